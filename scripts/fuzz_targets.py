@@ -36,12 +36,12 @@ from tfdoctor.lint import LintResult, LintTarget, lint_text
 from tfdoctor.lint.fixes import plan_edits
 from tfdoctor.logs.blocks import is_binary
 from tfdoctor.logs.report import diagnose_log
-from tfdoctor.parse.edits import EditError, Source, apply_edits
+from tfdoctor.parse.edits import EditError, SourceText, apply_edits
 from tfdoctor.parse.registry import PARSERS, detect_kind
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.probes.ldcache import ENTRY, EXTENSION_MAGIC, HEADER, MAGIC, parse_ldcache
 from tfdoctor.probes.python import parse_build_info, parse_cuda_config, parse_version_header
-from tfdoctor.render.lint import FORMATS
+from tfdoctor.render.lint import FORMATTERS
 from tfdoctor.render.log import make_log_json, render_log
 from tfdoctor.render.log_markdown import make_log_markdown
 from tfdoctor.render.report import make_report_json, render_report
@@ -50,7 +50,7 @@ from tfdoctor.running.streams import CHUNK_BYTES, read_log
 from tfdoctor.system import RecordedSystem, archive, bundle
 from tfdoctor.system.elf import ElfError, read_elf
 from tfdoctor.system.payloads import parse_payload_output
-from tfdoctor.system.symbols import find_unresolved
+from tfdoctor.system.symbols import list_unresolved_symbols
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def run_elf(data: bytes) -> None:
         names = (*elf.needed, *elf.verdef, *(v for _, versions in elf.verneed for v in versions))
         total = sum(map(len, names))
         require(total <= 1 << 22, f"{total} characters of names from {len(data)} bytes")
-    find_unresolved(str(path), [str(path)])
+    list_unresolved_symbols(str(path), [str(path)])
 
 
 def run_ldcache(data: bytes) -> None:
@@ -273,11 +273,11 @@ def run_lint(data: bytes) -> None:
                 require(
                     problem.line > 0 and problem.column > 0 and bool(problem.code), "a finding is nowhere"
                 )
-            source = Source(text.encode("utf-8", "surrogatepass"), text, "utf-8")
+            source = SourceText(text.encode("utf-8", "surrogatepass"), text, "utf-8")
             with contextlib.suppress(EditError):
                 apply_edits(source.data, plan_edits(source, problems, kind))
             answer = LintResult(1, tuple(problems))
-            for name, form in FORMATS.items():
+            for name, form in FORMATTERS.items():
                 require(
                     name == "json" or not CONTROL.search(form(answer)), "a control character is passed on"
                 )
@@ -343,7 +343,7 @@ def run_archive(data: bytes) -> None:
         files = archive.read_archive(gzip.compress(data, 1), "recording")
         require(sum(map(len, files.values())) <= len(data), "more comes out than is in it")
         require(not any(".." in name.split("/") or name.startswith("/") for name in files), "a way out")
-        require(archive.read_archive(archive.archive(files), "again") == files, "another recording")
+        require(archive.read_archive(archive.make_archive(files), "again") == files, "another recording")
 
 
 def run_capture(data: bytes) -> None:
@@ -362,7 +362,9 @@ def run_capture(data: bytes) -> None:
         platform={},
     )
     redactor = Redactor(users=["someone"], hosts=["some-host"])
-    members = bundle.build_files(bundle.redact(bundle.shorten(recording), redactor))
+    members = bundle.build_recording_files(
+        bundle.redact_recording(bundle.shorten_recording(recording), redactor)
+    )
     total = sum(map(len, members.values()))
     require(total <= 8 * MAX_CHARS_PER_BYTE * len(data) + 100_000, f"{total} bytes from {len(data)}")
     RecordedSystem(members)
@@ -501,8 +503,8 @@ def make_archives() -> Iterator[bytes]:
         "root/etc/hostname": b"h\n",
         "output/1.txt": b"x" * 200,
     }
-    yield gzip.decompress(archive.archive(files))
-    yield gzip.decompress(archive.archive({f"folder/{name}": data for name, data in files.items()}))
+    yield gzip.decompress(archive.make_archive(files))
+    yield gzip.decompress(archive.make_archive({f"folder/{name}": data for name, data in files.items()}))
     for form in (tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT):
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w:", format=form) as tar:

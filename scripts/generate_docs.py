@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.explain import Explanation, list_entries
-from tfdoctor.logs.signatures import BENIGN
+from tfdoctor.logs.signatures import BENIGN_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,7 +52,7 @@ only the log of a program that ran says them.
 
 def render_page(explanation: Explanation) -> str:
     """Return the whole page as Markdown."""
-    codes = {entry.cause: entry.codes for entry in explanation.causes}
+    codes = {entry.cause: entry.rule_codes for entry in explanation.causes}
     parts = [
         INTRO,
         *_format_table(
@@ -77,7 +77,7 @@ def render_page(explanation: Explanation) -> str:
         *_format_table(
             ("Cause", "Meaning", "Rules"),
             (
-                (f"`{entry.cause.value}`", entry.meaning, ", ".join(entry.codes) or "–")
+                (f"`{entry.cause.value}`", entry.meaning, ", ".join(entry.rule_codes) or "–")
                 for entry in explanation.causes
             ),
         ),
@@ -123,7 +123,7 @@ def main() -> int:
     contents = {PAGE: render_page(explanation)}
     for schema in sorted((DOCS / "schemas").glob("*.json")):
         with_causes = replace_words(schema.read_text(encoding="utf-8"), VOCABULARY, cause_names)
-        contents[schema] = replace_words(with_causes, HARMLESS, BENIGN)
+        contents[schema] = replace_words(with_causes, HARMLESS, BENIGN_CODES)
     stale = [
         file
         for file, text in contents.items()

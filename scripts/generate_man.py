@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
-from tfdoctor.cli.main import COMMANDS, EXIT_STATUS, main, make_command_group
+from tfdoctor.cli.main import COMMANDS, EXIT_STATUS_MEANINGS, main, make_command_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def page() -> str:
             lines += [*([".PP"] if number else []), _format_text(" ".join(paragraph.split()))]
         lines += _format_parameters(command)
     lines.append(".SH EXIT STATUS")
-    for status, meaning in EXIT_STATUS.items():
+    for status, meaning in EXIT_STATUS_MEANINGS.items():
         lines += [".TP", rf"\fB{status}\fP", _format_text(f"{meaning[0].upper()}{meaning[1:]}.")]
     return "\n".join(lines) + "\n"
 

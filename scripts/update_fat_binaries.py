@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     compat = Compat.load()
     measured = (
         {
-            release_data.version: dict(release_data.counts)
+            release_data.version: dict(release_data.count_by_architectures)
             for release_data in load_fat_binaries(TABLE.parent).releases
         }
         if TABLE.exists()
@@ -99,7 +99,7 @@ def load_wheel(release: Release) -> dict[str, int] | None:
             flags=("-S",),
         )
     if answer.get("failed") or not answer.get("binaries"):
-        reason = answer.get("failed") or ("no GPU code" if result.ok else result.describe_end())
+        reason = answer.get("failed") or ("no GPU code" if result.ok else result.describe_outcome())
         print(f"{release.version}: {reason}", file=sys.stderr)
         return None
     return dict(sorted(answer["binaries"].items()))
@@ -122,7 +122,7 @@ def check_table(compat: Compat, measured: dict[str, dict[str, int]]) -> int:
     if len(measured) < MINIMUM:
         problems.append(f"only {len(measured)} releases; at least {MINIMUM} are expected")
     for version, counts in measured.items():
-        release = compat.release(version)
+        release = compat.find_release(version)
         if release is None:
             problems.append(f"{version}: not in compat/tensorflow.json")
             continue

@@ -58,16 +58,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def list_images(compat: Compat) -> list[str]:
     """Return the names of all images that a plan can build on."""
-    names = {image.name for image in compat.images.python} | {image.image for image in compat.images.tool}
+    names = {image.name for image in compat.images.python_images} | {
+        image.image for image in compat.images.tool_images
+    }
     names |= {
-        image.name for image in compat.images.ngc if image.tensorflow is not None and image.python is not None
+        image.name
+        for image in compat.images.ngc_images
+        if image.tensorflow is not None and image.python is not None
     }
     for release in compat.releases:
         if not release.gpu:
             continue
         names |= {tag.name for tag in list_fitting_tags(compat, release)}
-        official = compat.official_image(release.version)
-        if official is not None and official.recipe.works:
+        official = compat.find_official_image(release.version)
+        if official is not None and official.recipe.has_working_libraries:
             names |= {*official.names}
     return sorted(names)
 

@@ -181,7 +181,7 @@ def load_known() -> dict[str, dict[str, dict[str, Types]]]:
         operations = measured.setdefault(release, {})
         for operation in table.operations:
             kernels = table.find_kernels(release, operation)
-            kinds = {"cpu": kernels.cpu, "gpu": kernels.gpu} if kernels is not None else {}
+            kinds = {"cpu": kernels.cpu_types, "gpu": kernels.gpu_types} if kernels is not None else {}
             present = {kind: types for kind, types in kinds.items() if types is not None}
             if present:
                 operations[operation] = present
@@ -197,7 +197,7 @@ def check(compat: Compat, measured: Mapping[str, Operations]) -> int:
     if len(measured) < MINIMUM:
         problems.append(f"only {len(measured)} releases; at least {MINIMUM} are expected")
     for version, operations in measured.items():
-        if compat.release(version) is None:
+        if compat.find_release(version) is None:
             problems.append(f"{version}: not in compat/tensorflow.json")
         gpu_count = sum("gpu" in kinds for kinds in operations.values())
         if len(operations) < MIN_OPERATIONS or gpu_count < FEWEST_OF_GPU:

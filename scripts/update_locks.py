@@ -106,8 +106,8 @@ def find_forbidden(target: Target) -> dict[str, list[SpecifierSet]]:
     """Return the versions by package that do not work with this release, as compat/imports.toml says."""
     forbidden: dict[str, list[SpecifierSet]] = {}
     for companion in Compat.load().companions:
-        if companion.breaks and versions.satisfies(target.release.version, companion.tensorflow):
-            forbidden.setdefault(companion.package, []).append(SpecifierSet(companion.breaks))
+        if companion.broken_versions and versions.satisfies(target.release.version, companion.tensorflow):
+            forbidden.setdefault(companion.package, []).append(SpecifierSet(companion.broken_versions))
     return forbidden
 
 
@@ -156,7 +156,7 @@ class LockMaker:
     def lock_text(self, target: Target) -> str:
         """Return a lock of TensorFlow. Raise UnsolvableError if there is no solution."""
         release, python = target.release, target.python
-        day = dt.date.fromisoformat(release.released) + dt.timedelta(days=DAYS)
+        day = dt.date.fromisoformat(release.release_date) + dt.timedelta(days=DAYS)
         tools = {pin.name: pin for pin in self.tools(python)}
         make_resolver = partial(self.resolver, python=python, until=f"{day}T23:59:59Z", preferred=tools)
         roots = [f"{release.package}=={release.version}"]
@@ -186,7 +186,7 @@ def find_moved(target: Target, pins: Iterable[Pin], plain: Iterable[Pin]) -> lis
         canonicalize_name(Requirement(move.requirement).name): move.reason for move in find_moves(target)
     }
     for companion in Compat.load().companions:
-        if companion.breaks and versions.satisfies(target.release.version, companion.tensorflow):
+        if companion.broken_versions and versions.satisfies(target.release.version, companion.tensorflow):
             reasons.setdefault(companion.package, f"{companion.id} in compat/imports.toml")
     return [
         f"moved: {pin.name} {pin.version} rather than {by_date.get(pin.name)}: {reasons.get(pin.name, 'goes with it')}"
@@ -294,7 +294,7 @@ def _check_lock(target: Target, lock: Lock) -> str:
         return f"only {len(lock.packages)} packages"
     if any(name.startswith("nvidia-") for name in lock.versions):
         return "has packages of NVIDIA's"
-    for text in release.requires:
+    for text in release.requirements:
         requirement = Requirement(text)
         locked = lock.versions.get(canonicalize_name(requirement.name))
         if requirement.marker is None and (

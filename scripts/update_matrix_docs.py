@@ -86,11 +86,11 @@ def _format_cudnn(release: Release) -> str:
 def _make_release_table(groups: Sequence[MatrixGroup]) -> str:
     rows = []
     for members in groups:
-        row = members.first
+        row = members.newest_row
         release = row.release
         names = " and ".join(f"`{name}`" for name in members.packages)
         problem_mark = " !" if any(problem.severity == "error" for problem in row.problems) else ""
-        windows = f"; Windows {row.driver_windows}" if row.driver_windows else ""
+        windows = f"; Windows {row.min_windows_driver}" if row.min_windows_driver else ""
         rows.append(
             (
                 _format_range(members.versions) + problem_mark,
@@ -98,7 +98,7 @@ def _make_release_table(groups: Sequence[MatrixGroup]) -> str:
                 format_python_ranges(release.linux_pythons),
                 release.cuda or "?",
                 _format_cudnn(release),
-                f"{row.driver_linux or '?'}{windows}",
+                f"{row.min_linux_driver or '?'}{windows}",
                 ", ".join(release.cubin) or "?",
                 ", ".join((*release.ptx, *release.ptx_arch_specific)) or "?",
                 release.glibc or "?",
@@ -123,7 +123,7 @@ def _make_release_table(groups: Sequence[MatrixGroup]) -> str:
 def _make_library_table(groups: Sequence[MatrixGroup]) -> str:
     versions_by_libraries: dict[tuple[tuple[str, ...], tuple[str, ...], str], list[str]] = {}
     for members in groups:
-        release = members.first.release
+        release = members.newest_row.release
         key = (release.required_libraries, release.driver_libraries, release.linkage)
         versions_by_libraries.setdefault(key, []).extend(members.versions)
     rows = []
@@ -146,7 +146,7 @@ def _make_cpu_table(compat: Compat) -> str:
         (
             _format_range(members.versions),
             f"`{members.packages[0]}`",
-            format_python_ranges(members.first.release.linux_pythons),
+            format_python_ranges(members.newest_row.release.linux_pythons),
         )
         for members in group_rows(select_rows(compat, MatrixQuery(gpu=False)))
     ]
@@ -163,13 +163,13 @@ def _make_cpu_table(compat: Compat) -> str:
 def _make_problem_sections(compat: Compat) -> str:
     sections = []
     for problem in compat.problems:
-        where = " and ".join(f"`{name}`" for name in problem.package)
-        when = ", ".join(f"{key} {value}" for key, value in problem.when.items())
+        where = " and ".join(f"`{name}`" for name in problem.packages)
+        when = ", ".join(f"{key} {value}" for key, value in problem.conditions.items())
         sections.append(
             f"### {problem.title}\n\n"
             f"{where} `{problem.versions}`{f' ({when})' if when else ''}: {problem.text}\n\n"
             f"What helps: {problem.remedy}\n\n"
-            f"How it is known: {problem.seen}\n"
+            f"How it is known: {problem.proof}\n"
         )
     return "\n".join(sections)
 

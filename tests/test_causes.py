@@ -31,9 +31,9 @@ def test_cause_data_is_complete(cause: Cause) -> None:
     data = cause.data
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", data.word)
     assert cause.name == data.word.replace("-", "_").upper()
-    assert re.fullmatch(r"TFD[1-9]\d\d", data.code)
-    assert data.title
-    assert not data.title.endswith(".")
+    assert re.fullmatch(r"TFD[1-9]\d\d", data.finding_code)
+    assert data.finding_title
+    assert not data.finding_title.endswith(".")
     assert cause not in cause.consequences  # comparing also parses the words, which must be in the vocabulary
     for remedy in list_remedies(EMPTY_CASE, cause):
         assert isinstance(remedy, Remedy)
@@ -46,9 +46,9 @@ def test_each_cause_has_a_remedy_with_commands(cause: Cause) -> None:
 
 
 def test_codes_titles_and_refusal_ranks_are_unique() -> None:
-    codes = [cause.data.code for cause in Cause] + [HARMLESS, MISLEADING]
+    codes = [cause.data.finding_code for cause in Cause] + [HARMLESS, MISLEADING]
     assert len(set(codes)) == len(codes)
-    titles = [cause.data.title for cause in Cause]
+    titles = [cause.data.finding_title for cause in Cause]
     assert len(set(titles)) == len(titles)
     ranks = [cause.data.refusal_rank for cause in Cause if cause.data.refusal_rank is not None]
     assert sorted(ranks) == list(range(1, len(ranks) + 1))
@@ -56,6 +56,9 @@ def test_codes_titles_and_refusal_ranks_are_unique() -> None:
 
 def test_common_remedies_are_all_used() -> None:
     remedies = {
-        remedy for cause in Cause if isinstance(cause.data.remedies, tuple) for remedy in cause.data.remedies
+        remedy
+        for cause in Cause
+        if isinstance(cause.data.log_remedies, tuple)
+        for remedy in cause.data.log_remedies
     }
     assert {remedy for remedy in remedies if isinstance(remedy, CommonRemedy)} == set(CommonRemedy)

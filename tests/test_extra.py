@@ -15,7 +15,7 @@ from tfdoctor.advice.releases import list_companion_pins
 from tfdoctor.compat import Compat, Release
 from tfdoctor.findings import Severity
 from tfdoctor.parse.toml import loads
-from tfdoctor.plan.hypothetical_facts import SITE_PACKAGES, Sketch, make_sketched_facts
+from tfdoctor.plan.hypothetical_facts import SITE_PACKAGES, EnvironmentSketch, make_facts_from_sketch
 from tfdoctor.report.diagnose import diagnose
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -86,7 +86,7 @@ def find_codes(python: str, distributions: dict[str, str]) -> list[str]:
     allowed = find_release()
     site = SITE_PACKAGES.format(python)
     wheels = {name: COMPAT.find_wheel(name, 12) for name in allowed.required_libraries}
-    sketch = Sketch(
+    sketch = EnvironmentSketch(
         allowed.version,
         allowed.package,
         python,
@@ -97,7 +97,7 @@ def find_codes(python: str, distributions: dict[str, str]) -> list[str]:
         },
         is_container=False,
     )
-    report = diagnose(make_sketched_facts(COMPAT, sketch), COMPAT)
+    report = diagnose(make_facts_from_sketch(COMPAT, sketch), COMPAT)
     assert report.verdict.gpu_usable
     return [finding.code for finding in report.findings if finding.severity is not Severity.INFO]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor import __version__
-from tfdoctor.cli.main import COMMANDS, EXIT_STATUS, make_command_group
+from tfdoctor.cli.main import COMMANDS, EXIT_STATUS_MEANINGS, make_command_group
 from tfdoctor.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def test_page_is_fresh() -> None:
 
 
 def test_page_lists_all_exit_statuses() -> None:
-    assert list(EXIT_STATUS) == [int(code) for code in ExitCode]
+    assert list(EXIT_STATUS_MEANINGS) == [int(code) for code in ExitCode]
 
 
 def render_page(*command: str) -> str:

@@ -30,7 +30,7 @@ def parse_placement(text: str) -> Placement:
 
 
 def count_operations(result: Placement) -> dict[tuple[str, str], int]:
-    return {(op.op, op.device): op.count for op in result.found.ops}
+    return {(op.op, op.device): op.count for op in result.data.op_counts}
 
 
 def split_mappings(number: str, end: str) -> list[str]:
@@ -52,7 +52,7 @@ def test_s6_device_mappings_of_tensorflow_0_and_1() -> None:
 
 def test_s6_xla_devices_are_no_placement() -> None:
     answer = parse_placement(split_mappings("004", "```")[0])
-    assert answer.found.ops == ()
+    assert answer.data.op_counts == ()
     assert answer.summary.startswith("Nothing of placement is printed; TensorFlow lists XLA_GPU:0")
 
 
@@ -103,8 +103,8 @@ def test_s9_missing_device_is_found(number: str, begins: str, ends: str) -> None
     start = text.index(begins)
     message = text[start : text.index(ends, start) + len(ends)]
     assert diagnose_log([message.encode()], Compat.load(), "train.log").cause is Cause.PLACEMENT_ERROR
-    (refused,) = parse_placement(message).found.refused
-    assert refused.wanted == "GPU:2"
+    (refused,) = parse_placement(message).data.refusals
+    assert refused.requested_device == "GPU:2"
 
 
 def test_s12_typing_errors_are_found() -> None:
@@ -112,11 +112,11 @@ def test_s12_typing_errors_are_found() -> None:
     line = next(line for line in read_page("003").splitlines() if "DEVIES" in line)
     shell, code = " ".join(line.split()[:3]), line[line.index("import os") :].rstrip("| ")
     problems, _ = lint_text(f"{shell}\n", "shell", LintTarget())
-    assert [problem.name for problem in problems] == ["misspelt-variable"]
+    assert [problem.kind_name for problem in problems] == ["misspelt-variable"]
     problems, _ = lint_text(code.replace("import os ", "import os\n"), "python", LintTarget())
-    assert [problem.name for problem in problems] == ["variable-set-wrongly"]
+    assert [problem.kind_name for problem in problems] == ["variable-set-wrongly"]
     config = next(line for line in read_page("003").splitlines() if "allow_grouth" in line)
     lines = re.findall(r"(?:config|sess)(?:\.[\w.]+)? = [^#|]*?(?= #| config\.| sess|\|)", config)
     code = "import tensorflow as tf\n" + "\n".join(map(str.strip, lines)) + "\n"
     problems, _ = lint_text(code, "python", LintTarget((1, 14)))
-    assert [(problem.name, problem.line) for problem in problems] == [("misspelt-option", 3)], code
+    assert [(problem.kind_name, problem.line) for problem in problems] == [("misspelt-option", 3)], code

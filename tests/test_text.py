@@ -12,7 +12,7 @@ import pytest
 import tfdoctor
 from tfdoctor import text
 from tfdoctor.causes.steps import RemoveEntries, remove_entries
-from tfdoctor.text import clean_line, lazy_pattern, split_entries, strip_credentials
+from tfdoctor.text import clean_line, make_lazy_pattern, split_path_list, strip_credentials
 
 
 def record_compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -30,7 +30,7 @@ def record_compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_pattern_is_compiled_at_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = record_compilations(monkeypatch)
-    pattern = lazy_pattern("(?P<one>a)B", re.IGNORECASE)
+    pattern = make_lazy_pattern("(?P<one>a)B", re.IGNORECASE)
     assert not compiled
     match = pattern.fullmatch("Ab")
     assert match is not None
@@ -43,7 +43,7 @@ def test_pattern_is_compiled_at_first_use(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_invalid_pattern_raises_at_first_use() -> None:
-    invalid = lazy_pattern("(")
+    invalid = make_lazy_pattern("(")
     with pytest.raises(re.error):
         invalid.match("")
 
@@ -74,7 +74,7 @@ def test_all_lazy_patterns_are_valid() -> None:
     ],
 )
 def test_entries_of_a_path_list(name: str, value: str, entries: list[str]) -> None:
-    assert split_entries(name, value) == entries
+    assert split_path_list(name, value) == entries
     assert remove_entries(RemoveEntries(name, tuple(entries[:1])), value) == tuple(entries[1:])
 
 

@@ -21,9 +21,15 @@ import pytest
 import tfdoctor
 from recorded import load_report
 from tfdoctor.cli.main import make_command_group
-from tfdoctor.explain import HEADINGS, LOG_CODES, LOG_NOTES, list_entries, make_rule_entry
+from tfdoctor.explain import (
+    CAUSE_BY_LOG_CODE,
+    PAGES_WITHOUT_CAUSE,
+    SECTION_HEADINGS,
+    list_entries,
+    make_rule_entry,
+)
 from tfdoctor.findings import Cause, OutcomeKind
-from tfdoctor.logs.signatures import BENIGN
+from tfdoctor.logs.signatures import BENIGN_CODES
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.retired import RETIRED_RULES, find_current_codes
 
@@ -117,7 +123,7 @@ def test_code_name_and_file_agree(rule: Rule) -> None:
 def test_a_rule_is_documented(rule: Rule) -> None:
     doc = sys.modules[rule.check.__module__].__doc__ or ""
     headings = re.findall(r"^(\S[^\n]*)\n(-+)$", doc, re.MULTILINE)
-    assert [heading for heading, _ in headings] == list(HEADINGS)
+    assert [heading for heading, _ in headings] == list(SECTION_HEADINGS)
     assert all(len(heading) == len(line) for heading, line in headings)
     entry = make_rule_entry(rule)
     assert entry.summary.endswith(".")
@@ -151,7 +157,7 @@ def test_retired_codes_are_never_used_again_and_lead_on() -> None:
     for row in RETIRED_RULES:
         assert row.code not in used
         assert row.name not in used.values()
-        assert row.code not in {*LOG_CODES, *LOG_NOTES}
+        assert row.code not in {*CAUSE_BY_LOG_CODE, *PAGES_WITHOUT_CAUSE}
         assert set(find_current_codes(row.code)) <= set(used)
         assert row.reason.endswith(".")
 
@@ -273,10 +279,10 @@ def test_the_schemas_list_a_new_cause() -> None:
 def test_the_schema_lists_a_new_harmless_message() -> None:
     docs = script("generate_docs")
     schema = (ROOT / "docs" / "schemas" / "diagnose.schema.json").read_text(encoding="utf-8")
-    assert docs.replace_words(schema, docs.HARMLESS, BENIGN) == schema
+    assert docs.replace_words(schema, docs.HARMLESS, BENIGN_CODES) == schema
     wanted = json.loads(schema)
     wanted["$defs"]["report"]["properties"]["benign"]["items"]["enum"].append("a-new-word")
-    assert json.loads(docs.replace_words(schema, docs.HARMLESS, [*BENIGN, "a-new-word"])) == wanted
+    assert json.loads(docs.replace_words(schema, docs.HARMLESS, [*BENIGN_CODES, "a-new-word"])) == wanted
 
 
 def test_the_changelog_has_this_version() -> None:

@@ -121,14 +121,14 @@ KNOWN = [
     ],
 )
 def test_specification_selects_releases(spec: str, expected: list[str]) -> None:
-    assert versions.Spec(spec).select(KNOWN) == expected
-    assert versions.Spec(spec).newest(KNOWN) == (expected[0] if expected else None)
+    assert versions.VersionSpec(spec).select(KNOWN) == expected
+    assert versions.VersionSpec(spec).select_newest(KNOWN) == (expected[0] if expected else None)
 
 
 @pytest.mark.parametrize("text", ["banana", "", ">=", "2.x", "==two", ">=2.10 <2.13,"])
 def test_invalid_specification_is_refused(text: str) -> None:
     with pytest.raises(versions.VersionSyntaxError):
-        versions.Spec(text)
+        versions.VersionSpec(text)
 
 
 _NUMBER = st.builds(
@@ -167,10 +167,10 @@ def test_satisfies_agrees_with_packaging(version: str, clauses: list[str]) -> No
 
 @given(st.text())
 def test_only_version_syntax_errors_are_raised(text: str) -> None:
-    for read in (versions.parse, versions.parse_numbers, versions.parse_capability, versions.Spec):
+    for read in (versions.parse, versions.parse_numbers, versions.parse_capability, versions.VersionSpec):
         with contextlib.suppress(versions.VersionSyntaxError):
             read(text)
-    versions.sort_key(text)
+    versions.make_sort_key(text)
     assert versions.is_version(text) in {True, False}
 
 

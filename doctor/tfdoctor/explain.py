@@ -1,6 +1,6 @@
 """Look up the documentation of codes and causes, for `tfdoctor explain` and docs/rules.md.
 
-The documentation of a rule is the docstring of its module: a first paragraph, and a section for each of `HEADINGS`.
+The documentation of a rule is the docstring of its module: a first paragraph, and a section for each of `SECTION_HEADINGS`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tfdoctor.causes.codes import (
     BENCH_DISTURBED,
     DEVICE_UNUSED,
     HARMLESS,
-    LINT,
+    LINT_CODES,
     MEMORY,
     MISLEADING,
     NARROW_LINK,
@@ -35,11 +35,11 @@ from tfdoctor.fleet.codes import FLEET_FINDINGS as FLEET_PAGES
 from tfdoctor.lint.codes import KINDS
 from tfdoctor.logs.advice import list_remedies
 from tfdoctor.logs.events import Log
-from tfdoctor.logs.libraries import is_cudnn, is_gpu_library
+from tfdoctor.logs.libraries import is_cudnn_library, is_gpu_library
 from tfdoctor.logs.log_context import LogContext
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
-from tfdoctor.logs.verdict import decide
+from tfdoctor.logs.verdict import choose_decision
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.base import extract_section
 from tfdoctor.rules.retired import RETIRED_RULES, find_current_codes
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from tfdoctor.rules.base import Rule
     from tfdoctor.rules.retired import RetiredRule
 
-HEADINGS = ("What it means", "How it is seen", "What to do")
+SECTION_HEADINGS = ("What it means", "How it is seen", "What to do")
 """The headings of the sections in every rule's docstring, in order."""
 
 
@@ -88,7 +88,7 @@ class CauseEntry:
 
     cause: Cause
     meaning: str
-    codes: tuple[str, ...]
+    rule_codes: tuple[str, ...]
     remedies: tuple[Remedy, ...] = ()
     """The remedies, if no page of a rule describes the cause."""
 
@@ -100,9 +100,9 @@ class Explanation:
     query: str | None
     rules: tuple[RuleEntry, ...]
     causes: tuple[CauseEntry, ...]
-    related: tuple[RuleEntry, ...] = ()
+    related_rules: tuple[RuleEntry, ...] = ()
     """Other rules that can report one of `causes`."""
-    retired: RetiredRule | None = None
+    retired_rule: RetiredRule | None = None
     """The retired rule that the query names, else None. `rules` are then the rules that replace it."""
     meaning: str = ""
     """The meaning of the log message in the query, in one or two sentences; empty if the query is no message."""
@@ -111,10 +111,10 @@ class Explanation:
 DOCUMENTED_RULES: tuple[Rule | DockerfileRule, ...] = (*ALL_RULES, *DOCKERFILE_RULES)
 """The rules of `check` and of `build --check`."""
 _DOCKERFILE_CODES = {rule.code for rule in DOCKERFILE_RULES}
-LOG_CODES = {
-    cause.data.code: cause
-    for cause in sorted(Cause, key=lambda cause: cause.data.code)
-    if cause.data.code not in {rule.code for rule in ALL_RULES}
+CAUSE_BY_LOG_CODE = {
+    cause.data.finding_code: cause
+    for cause in sorted(Cause, key=lambda cause: cause.data.finding_code)
+    if cause.data.finding_code not in {rule.code for rule in ALL_RULES}
 }
 """The causes that only `diagnose` reports, by code."""
 MEMORY_CODE = """\
@@ -129,7 +129,7 @@ TensorFlow 1 (per_process_gpu_memory_fraction=0.4 is a limit):
     options = tf.GPUOptions(allow_growth=True)
     session = tf.Session(config=tf.ConfigProto(gpu_options=options))"""
 """Code that limits the GPU memory of TensorFlow."""
-LOG_NOTES = {
+PAGES_WITHOUT_CAUSE = {
     HARMLESS: RuleEntry(
         code=HARMLESS,
         name="harmless-messages",
@@ -352,7 +352,10 @@ LOG_NOTES = {
 
 The findings are those of `diagnose`, `diagnose --placement`, `cluster`, `fleet`, `bench` and `lint`.
 """
-_LINT_CODES = {"configured-late": LINT["configured-too-late"], "growth-differs": LINT["growth-not-on-all"]}
+_LINT_CODES = {
+    "configured-late": LINT_CODES["configured-too-late"],
+    "growth-differs": LINT_CODES["growth-not-on-all"],
+}
 """The codes of `lint` findings, by the ID of the signature of the log message that the mistake causes."""
 MAX_QUERY_CHARS = 4000
 """The largest number of characters of a query that are read."""
@@ -366,7 +369,7 @@ _COMMON_WORDS = frozenset(
     )
 )
 """Words that are so common that they do not identify a page."""
-SITUATIONS: dict[str, tuple[str, str]] = {
+SITUATION_PAGES: dict[str, tuple[str, str]] = {
     "tensorflow-1": ("1.14 1.15 tf1 contrib", "tfdoctor recommend --tf 1.14"),
     "rtx-50": ("blackwell 5050 5060 5070 5080 5090 sm_120", 'tfdoctor recommend --gpu "RTX 5090"'),
     "old-cards": ("kepler maxwell pascal volta k40 k80 p100 v100", "tfdoctor recommend"),
@@ -404,7 +407,7 @@ def choose_next_command(explanation: Explanation) -> str:
         return "tfdoctor lint ."
     if MEMORY in codes:
         return "tfdoctor check"
-    if codes & set(LOG_NOTES):
+    if codes & set(PAGES_WITHOUT_CAUSE):
         return "tfdoctor diagnose train.log"
     return "tfdoctor build --check Dockerfile" if codes & _DOCKERFILE_CODES else "tfdoctor check"
 
@@ -418,7 +421,7 @@ def make_rule_entry(rule: Rule | DockerfileRule) -> RuleEntry:
         title=rule.title,
         causes=rule.causes,
         summary=" ".join(text.strip().partition("\n\n")[0].split()),
-        sections=tuple(Section(heading, extract_section(text, heading)) for heading in HEADINGS),
+        sections=tuple(Section(heading, extract_section(text, heading)) for heading in SECTION_HEADINGS),
     )
 
 
@@ -463,15 +466,19 @@ def _find_by_name(
         successors = find_current_codes(retired_rule.code, retired)
         matching_rules = tuple(entry for entry in all_entries.rules if entry.code in successors)
     matching_rules = matching_rules or tuple(
-        entry for entry in LOG_NOTES.values() if code == entry.code or word == entry.name
+        entry for entry in PAGES_WITHOUT_CAUSE.values() if code == entry.code or word == entry.name
     )
-    log_cause = LOG_CODES.get(code)
+    log_cause = CAUSE_BY_LOG_CODE.get(code)
     causes = tuple(
         entry for entry in all_entries.causes if word == entry.cause.value or entry.cause is log_cause
     )
     if not matching_rules and not causes and retired_rule is None:
         names = [*(entry.code for entry in all_entries.rules), *(entry.name for entry in all_entries.rules)]
-        names += [*LOG_CODES, *LOG_NOTES, *(entry.name for entry in LOG_NOTES.values())]
+        names += [
+            *CAUSE_BY_LOG_CODE,
+            *PAGES_WITHOUT_CAUSE,
+            *(entry.name for entry in PAGES_WITHOUT_CAUSE.values()),
+        ]
         raise _make_no_match_error(
             query, word, code, [*names, *(entry.cause.value for entry in all_entries.causes)]
         )
@@ -483,7 +490,7 @@ def _find_by_name(
     related = tuple(
         entry
         for entry in all_entries.rules
-        if entry not in matching_rules and any(entry.code in cause.codes for cause in causes)
+        if entry not in matching_rules and any(entry.code in cause.rule_codes for cause in causes)
     )
     # If only one rule can report the cause, its page explains the cause best.
     if not matching_rules and len(related) == 1 and log_cause is None:
@@ -491,7 +498,7 @@ def _find_by_name(
     if not matching_rules:
         causes = tuple(replace(entry, remedies=_list_remedies(entry.cause)) for entry in causes)
     return Explanation(
-        query=query, rules=matching_rules, causes=causes, related=related, retired=retired_rule
+        query=query, rules=matching_rules, causes=causes, related_rules=related, retired_rule=retired_rule
     )
 
 
@@ -511,26 +518,34 @@ def _find_message(query: str) -> tuple[str, str]:
     compat = Compat.load()
     all_signatures = load_signatures()
     context = LogContext(scan([query[:MAX_QUERY_CHARS].encode("utf-8", "replace")], all_signatures), compat)
-    decision = decide(context)
-    events = decision.events or [event for matches in context.log.events.values() for event in matches]
-    meaning = events[0].signature.says if events else ""
+    decision = choose_decision(context)
+    events = decision.evidence_events or [
+        event for matches in context.log.events.values() for event in matches
+    ]
+    meaning = events[0].signature.meaning if events else ""
     names = [name for name in _LIBRARY_PATTERN.findall(query[:MAX_QUERY_CHARS]) if is_gpu_library(name)]
     has_cause = decision.cause is not Cause.INCONCLUSIVE
     if names and (
         not has_cause or (decision.cause is Cause.IMPORT_MISSING_CUDA_LIB and "import" not in query.lower())
     ):
-        library_cause = Cause.CUDNN_MISSING if is_cudnn(names[0]) else Cause.LIBS_NOT_INSTALLED
-        return library_cause.data.code, ""
+        library_cause = Cause.CUDNN_MISSING if is_cudnn_library(names[0]) else Cause.LIBS_NOT_INSTALLED
+        return library_cause.data.finding_code, ""
     if has_cause:
-        return decision.cause.data.code, meaning
+        return decision.cause.data.finding_code, meaning
     signatures = [event.signature for matches in context.log.events.values() for event in matches]
     cause_signature = next((signature for signature in signatures if signature.causes), None)
-    if cause_signature is not None:  # one line does not prove a cause, so use the first of the possible causes
-        return cause_signature.causes[0].data.code, cause_signature.says
+    if (
+        cause_signature is not None
+    ):  # one line does not prove a cause, so use the first of the possible causes
+        return cause_signature.causes[0].data.finding_code, cause_signature.meaning
     lint_signature = next((signature for signature in signatures if signature.id in _LINT_CODES), None)
     if lint_signature is not None:
-        return _LINT_CODES[lint_signature.id], lint_signature.says
-    return (HARMLESS, meaning) if any(signature.benign is not None for signature in signatures) else ("", "")
+        return _LINT_CODES[lint_signature.id], lint_signature.meaning
+    return (
+        (HARMLESS, meaning)
+        if any(signature.benign_code is not None for signature in signatures)
+        else ("", "")
+    )
 
 
 def _search_pages(query: str, all_entries: Explanation) -> str:
@@ -549,10 +564,11 @@ def _search_pages(query: str, all_entries: Explanation) -> str:
             f"{entry.title} {entry.name} {entry.summary}",
             " ".join(section.text for section in entry.sections),
         )
-        for entry in (*all_entries.rules, *LOG_NOTES.values())
+        for entry in (*all_entries.rules, *PAGES_WITHOUT_CAUSE.values())
     ]
     pages += [
-        (code, f"{cause.data.title} {cause.value}", cause.data.meaning) for code, cause in LOG_CODES.items()
+        (code, f"{cause.data.finding_title} {cause.value}", cause.data.meaning)
+        for code, cause in CAUSE_BY_LOG_CODE.items()
     ]
     scores = []
     for code, head, body in pages:
@@ -573,7 +589,7 @@ def _make_cause_entry(cause: Cause, entries: Sequence[RuleEntry]) -> CauseEntry:
 def _format_situation_hint(query: str) -> str:
     """Return a sentence about the first page with a keyword in the query; empty if there is none."""
     words = set(re.findall(r"[\w.]{2,40}", query[:MAX_QUERY_CHARS].lower()))
-    for page, (keywords, command) in SITUATIONS.items():
+    for page, (keywords, command) in SITUATION_PAGES.items():
         if words & set(keywords.split()):
             return f"`{command}` is the command to begin with; docs/situations/{page}.md is about this. "
     return ""

@@ -114,7 +114,11 @@ def _repr(self: Any) -> str:
 
 
 def _eq(self: Any, other: object) -> bool:
-    return _list_field_values(self) == _list_field_values(other) if other.__class__ is self.__class__ else NotImplemented
+    return (
+        _list_field_values(self) == _list_field_values(other)
+        if other.__class__ is self.__class__
+        else NotImplemented
+    )
 
 
 def _hash(self: Any) -> int:

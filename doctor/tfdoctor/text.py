@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["clean", "clean_line", "join_words", "lazy_pattern", "lower_first", "upper_first"]
+__all__ = ["clean", "clean_line", "join_words", "lower_first", "make_lazy_pattern", "upper_first"]
 
 # The patterns limit repetitions, so that long lines take linear time.
 # Terminal escape sequences: CSI (ESC [), OSC (ESC ]) and two-character sequences.
-_ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_ESCAPE_SEQUENCE = re.compile(
+    r"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)?|[@-Z\\-_])"
+)
 # All characters that a terminal may interpret: C0 except tab and newline, DEL, C1, line and paragraph separators, and
 # bidirectional controls. The latter can make one path look like another one.
-_CONTROL_CHAR = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_CONTROL_CHAR = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]"
+)
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _TRUNCATION_MARK = " […]"
 """The end of a text that was truncated."""
@@ -110,15 +114,15 @@ class _LazyPattern:
         return attribute
 
 
-def lazy_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
+def make_lazy_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
     """Return a pattern like re.compile, but compile it at its first use. Errors are raised then.
 
-    The functions of `re` do not accept it: call `lazy_pattern(…).sub(…)`, not `re.sub(lazy_pattern(…), …)`.
+    The functions of `re` do not accept it: call `make_lazy_pattern(…).sub(…)`, not `re.sub(make_lazy_pattern(…), …)`.
     """
     return cast("re.Pattern[str]", _LazyPattern(pattern, flags))
 
 
-def split_entries(name: str, value: str) -> list[str]:
+def split_path_list(name: str, value: str) -> list[str]:
     """Return the non-empty entries of a variable that holds a list of paths.
 
     The loader also accepts semicolons in LD_LIBRARY_PATH and white space in LD_PRELOAD.

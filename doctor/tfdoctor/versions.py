@@ -8,7 +8,7 @@ There are four notations, each with its own rules:
 * CUDA's integers (`12080` is 12.8);
 * compute capabilities (`8.6`, `86`, `sm_86`, `compute_90a`).
 
-`Spec` is the value of the option `--tf`.
+`VersionSpec` is the value of the option `--tf`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
 __all__ = [
-    "Spec",
     "Version",
+    "VersionSpec",
     "VersionSyntaxError",
     "can_run_cubin",
     "compare",
@@ -38,12 +38,13 @@ __all__ = [
     "has_prefix",
     "is_at_least",
     "is_driver_at_least",
+    "is_major_or_minor",
     "is_minor_in_range",
-    "is_prefix",
     "is_version",
     "major",
     "major_minor",
     "make_marker_environment",
+    "make_sort_key",
     "parse",
     "parse_capability",
     "parse_numbers",
@@ -51,7 +52,6 @@ __all__ = [
     "parse_python_tag",
     "parse_requirement_or_none",
     "satisfies",
-    "sort_key",
 ]
 
 _DOTTED = re.compile(r"\d+(?:\.\d+)*")
@@ -60,7 +60,9 @@ _MAJOR_OR_MINOR = re.compile(r"\d+(?:\.\d+)?")
 """A major or minor version: 2, 2.17."""
 _CAPABILITY = re.compile(r"(?:sm_|compute_|sm|cc)?\s*(\d+)(?:\.(\d+))?([af])?", re.IGNORECASE)
 """A compute capability: 8.6, 86, sm_86, compute_90a."""
-_PLAIN_CONDITION = re.compile(r"(<=|>=|==|!=|~=|<|>)\s*([0-9]+(?:\.[0-9]+)*(?:rc[0-9]+|\.?dev[0-9]*)?)(\.\*)?")
+_PLAIN_CONDITION = re.compile(
+    r"(<=|>=|==|!=|~=|<|>)\s*([0-9]+(?:\.[0-9]+)*(?:rc[0-9]+|\.?dev[0-9]*)?)(\.\*)?"
+)
 """A condition that can be evaluated without `packaging.specifiers`: operator, version, optional `.*`."""
 _PROJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
 """The project name with which every requirement begins (PEP 508)."""
@@ -184,7 +186,7 @@ def has_prefix(text: str, prefix: str) -> bool:
     return version_numbers[: len(prefix_numbers)] == prefix_numbers
 
 
-def sort_key(text: str) -> tuple[int, Version]:
+def make_sort_key(text: str) -> tuple[int, Version]:
     """Return a key that sorts PEP 440 versions and puts any other text first. It raises no exception."""
     try:
         return (1, parse(text))
@@ -281,7 +283,7 @@ def satisfies(version: str, specification: str) -> bool:
     return all(_meets_condition(candidate, operator, limit, prefix) for operator, limit, prefix in conditions)
 
 
-def is_plain(specification: str) -> bool:
+def is_plain_specification(specification: str) -> bool:
     """Return whether `satisfies` can evaluate the specification without `packaging.specifiers`.
 
     Raise VersionSyntaxError as `satisfies` does.
@@ -290,7 +292,7 @@ def is_plain(specification: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def is_prefix(specification: str) -> bool:
+def is_major_or_minor(specification: str) -> bool:
     """Return whether the specification is only a major or minor version: `"2"`, `"2.17"`."""
     return _MAJOR_OR_MINOR.fullmatch(specification.strip()) is not None
 
@@ -397,7 +399,7 @@ def _meets_condition(version: Version, operator: str, limit: Version, prefix: tu
     return version > limit and not (is_same_release and is_post_or_local)
 
 
-class Spec:
+class VersionSpec:
     """The versions that a user requests: a prefix, an exact version, or conditions.
 
     * `"2.4"` or `"1"`: the newest version with this prefix (a pre-release only if there is no final version);
@@ -418,7 +420,7 @@ class Spec:
         self._is_latest = self.text.lower() == "latest"
         if self._is_latest:
             return
-        if is_prefix(self.text):
+        if is_major_or_minor(self.text):
             self._prefix = self.text
         elif re.match(r"[<>=!~]", self.text):
             self._specifiers = _parse_specifiers(self.text)
@@ -426,7 +428,7 @@ class Spec:
             self._exact_version = parse(self.text)
 
     def __repr__(self) -> str:
-        return f"Spec({self.text!r})"
+        return f"VersionSpec({self.text!r})"
 
     def select(self, versions: Iterable[str]) -> list[str]:
         """Return the versions that match, newest first, without duplicates; empty if none does.
@@ -445,7 +447,7 @@ class Spec:
         finals = [text for text in candidates if not parse(text).is_prerelease]
         return (finals or candidates)[:1]
 
-    def newest(self, versions: Iterable[str]) -> str | None:
+    def select_newest(self, versions: Iterable[str]) -> str | None:
         """Return the newest matching version; None if none matches."""
         selected = self.select(versions)
         return selected[0] if selected else None

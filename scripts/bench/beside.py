@@ -22,8 +22,8 @@ tf = importlib.import_module("tensorflow")
 v1 = tf.compat.v1 if hasattr(tf, "compat") and hasattr(tf.compat, "v1") else tf
 import stages_bench as bench  # noqa: E402
 import stages_bench_work as work  # noqa: E402
-from stages_compute import Tf32Switch  # noqa: E402
-from stages_devices import Card  # noqa: E402
+from stages_compute import Tf32Disabler  # noqa: E402
+from stages_devices import DeviceUnderTest  # noqa: E402
 
 bench.say = lambda **_: None  # suppress the payload's own output
 TURNS = 160
@@ -108,14 +108,16 @@ def count_cpu_time(call, spent, index):
 
 
 def main():
-    cards = [Card(0, kind, f"/device:{kind}:0") for kind in (["CPU", "GPU"] if IS_GPU else ["CPU"])]
+    cards = [
+        DeviceUnderTest(0, kind, f"/device:{kind}:0") for kind in (["CPU", "GPU"] if IS_GPU else ["CPU"])
+    ]
     if IS_GPU:
         major, minor = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])[
             "compute_capability"
         ]
         cards[1].details["compute_capability"] = f"{major}.{minor}"
     config = v1.ConfigProto(gpu_options=v1.GPUOptions(allow_growth=True), allow_soft_placement=True)
-    Tf32Switch(Run, True).__enter__()
+    Tf32Disabler(Run, True).__enter__()
     for kind, dtype, size, build_work in make_manual_work():
         with v1.Graph().as_default() as graph:
             workloads = work.build_session_work(

@@ -16,7 +16,7 @@ import requests
 from tfdoctor.engine.registry import (
     INDEX_MEDIA_TYPES,
     MANIFEST_MEDIA_TYPES,
-    Session,
+    RegistrySession,
     apply_mirror,
     fetch_anonymous_token,
     parse_reference,
@@ -46,13 +46,13 @@ class Registry:
     def __init__(self, mirror: str | None = None) -> None:
         self.mirror = mirror
         self.tokens: dict[str, str] = {}
-        self.session = Session()
+        self.session = RegistrySession()
 
     def describe_image(self, name: str) -> dict[str, Any]:
         """Return `digest`, `download`, `layers`, `env` and `labels` of an image. Raise ManifestError."""
         reference = parse_reference(apply_mirror(name, self.mirror))
         body = self._get(
-            f"{reference.address}/manifests/{reference.digest or reference.tag}",
+            f"{reference.url}/manifests/{reference.digest or reference.tag}",
             reference.repository,
             (*INDEX_MEDIA_TYPES, *MANIFEST_MEDIA_TYPES),
         )
@@ -60,7 +60,7 @@ class Registry:
         manifest = _parse_object(body)
         if "manifests" in manifest:
             body = self._get(
-                f"{reference.address}/manifests/{_find_amd64(manifest)}",
+                f"{reference.url}/manifests/{_find_amd64(manifest)}",
                 reference.repository,
                 MANIFEST_MEDIA_TYPES,
             )
@@ -74,7 +74,7 @@ class Registry:
         config_digest = str(config.get("digest"))
         if not _DIGEST.fullmatch(config_digest):
             raise ManifestError("its configuration has no digest")
-        text = self._get(f"{reference.address}/blobs/{config_digest}", reference.repository, ())
+        text = self._get(f"{reference.url}/blobs/{config_digest}", reference.repository, ())
         if f"sha256:{hashlib.sha256(text).hexdigest()}" != config_digest:
             raise ManifestError("its configuration is not the one that the manifest names")
         settings = _parse_object(text).get("config")

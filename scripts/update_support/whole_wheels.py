@@ -39,7 +39,7 @@ def list_last_patches(compat: Compat, since: str) -> Iterator[str]:
 def select_releases(compat: Compat, requested: Iterable[str]) -> Iterator[Release]:
     """Yield the releases of these versions; report and skip unknown ones."""
     for version in requested:
-        release = compat.release(version)
+        release = compat.find_release(version)
         if release is None:
             print(f"{version}: no such release in compat/tensorflow.json", file=sys.stderr)
         else:

@@ -27,9 +27,9 @@ from rules.make_facts import (
 from tfdoctor import advice, versions
 from tfdoctor.advice import commands, user_permissions
 from tfdoctor.advice.user_permissions import InstallFolder
-from tfdoctor.causes.steps import Prepend, Remedy
+from tfdoctor.causes.steps import PrependEntries, Remedy
 from tfdoctor.environment.actions import format_steps
-from tfdoctor.environment.models import Environment, Offer
+from tfdoctor.environment.models import Environment, FixOffer
 from tfdoctor.facts import Absent, Known, Resolution, value_of
 from tfdoctor.findings import Finding, Severity
 from tfdoctor.render.report import render_report
@@ -140,7 +140,7 @@ def move_to_user_site(facts: Facts, **fields: Any) -> Facts:
 
 def test_user_site_gets_libraries_of_its_tensorflow() -> None:
     facts = with_programs(move_to_user_site(remove_cufft(healthy())), "uv")
-    assert user_permissions.find_install_folder(context(facts).target) is InstallFolder.USER
+    assert user_permissions.classify_install_folder(context(facts).target) is InstallFolder.USER_SITE
     assert first_commands(facts)[0].startswith("/usr/bin/python3 -m pip install --user ")
 
 
@@ -168,7 +168,7 @@ def make_unwritable(facts: Facts) -> Facts:
 
 def test_unwritable_environment_gets_a_target_folder() -> None:
     facts = with_programs(make_unwritable(remove_cufft(healthy())))
-    assert user_permissions.find_install_folder(context(facts).target) is InstallFolder.CLOSED
+    assert user_permissions.classify_install_folder(context(facts).target) is InstallFolder.UNWRITABLE
     remedies = root_finding(facts).remedies
     assert "alice" in remedies[0].text
     assert "--target" in remedies[0].commands[0]
@@ -217,7 +217,7 @@ def test_tensorflow_outside_of_site_packages() -> None:
         remove_cufft(healthy()), package_dir=f"{folder}/tensorflow", core_dir=f"{folder}/tensorflow"
     )
     facts = with_programs(with_python(facts, pip=True))
-    assert user_permissions.find_install_folder(context(facts).target) is InstallFolder.ELSEWHERE
+    assert user_permissions.classify_install_folder(context(facts).target) is InstallFolder.ELSEWHERE
     assert "--target" in first_commands(facts)[0]
 
 
@@ -355,7 +355,7 @@ def test_text_separates_manual_steps_from_fix() -> None:
     assert remedy.full_text == f"{remedy.by_hand} Then: {remedy.text}"
     assert remedy.commands[0].startswith("conda create")
     assert any("'numpy<1.20'" in line for line in remedy.commands)
-    screen = render_report(report, fix=Offer("tfdoctor fix", (report.findings[0],)))
+    screen = render_report(report, offer=FixOffer("tfdoctor fix", (report.findings[0],)))
     fix_part, _, manual_part = screen.partition("By hand")
     assert "conda" not in fix_part
     assert "conda" in manual_part
@@ -497,7 +497,7 @@ def test_export_keeps_the_old_search_path(folders: list[str], name: str) -> None
 
 def test_conda_environment_gets_every_variable() -> None:
     facts = with_python(healthy("2.10.1", python="3.10.1"), conda_prefix="/opt/conda/envs/tf")
-    steps = (Prepend("LD_LIBRARY_PATH", ("/a",)), Prepend("PYTHONPATH", ("/b",)))
+    steps = (PrependEntries("LD_LIBRARY_PATH", ("/a",)), PrependEntries("PYTHONPATH", ("/b",)))
     echo_lines = [
         line for line in commands.format_steps(context(facts).target, steps) if line.startswith("echo ")
     ]

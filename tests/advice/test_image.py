@@ -10,12 +10,12 @@ from rules.hiding_facts import HIDE, with_hidden_gpus
 from tfdoctor.advice import Target
 from tfdoctor.advice.image import HOST_CAUSES, adapt_image_findings, choose_image_name, format_start_command
 from tfdoctor.advice.target import TargetImage
-from tfdoctor.causes.steps import Export, Install, Prepend, Step, Unset
+from tfdoctor.causes.steps import Install, PrependEntries, SetVariable, Step, UnsetVariable
 from tfdoctor.compat import Compat
 from tfdoctor.examine import examine
 from tfdoctor.facts import Origin
 from tfdoctor.findings import Cause, Finding, Remedy, Severity
-from tfdoctor.plan.hypothetical_facts import Sketch, make_sketched_facts
+from tfdoctor.plan.hypothetical_facts import EnvironmentSketch, make_facts_from_sketch
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system.recorded import RecordedSystem
 
@@ -63,8 +63,8 @@ def test_variable_can_be_unset_for_one_container() -> None:
 def test_install_becomes_run_build_and_verify() -> None:
     distributions = (("tensorflow", "2.16.2"), ("numpy", "2.0.2"))
     modules = tuple(row.package for row in COMPAT.companions)
-    facts = make_sketched_facts(
-        COMPAT, Sketch("2.16.2", "tensorflow", "3.11", distributions, modules=modules)
+    facts = make_facts_from_sketch(
+        COMPAT, EnvironmentSketch("2.16.2", "tensorflow", "3.11", distributions, unversioned_packages=modules)
     )
     root = diagnose(facts, COMPAT, image=TargetImage("team/app:1")).root_finding
     assert root is not None
@@ -85,7 +85,7 @@ def test_first_finding_includes_the_other_errors() -> None:
         cause = Cause.NUMPY_ABI if code == "TFD306" else Cause.HIDDEN_BY_ENV
         return Finding(code, cause, Severity.ERROR, "", "", (), (Remedy("Do it.", ("…",), steps=(step,)),))
 
-    root, other = error("TFD306", Install(("numpy<2",))), error("TFD601", Unset("TF_XLA_FLAGS"))
+    root, other = error("TFD306", Install(("numpy<2",))), error("TFD601", UnsetVariable("TF_XLA_FLAGS"))
     adapted = adapt_image_findings(Target(COMPAT, image=TargetImage("sha256:0123")), root, [root, other])
     lines, variable, *_ = (remedy.commands for remedy in adapted[id(root)].remedies)
     assert lines == (
@@ -137,7 +137,7 @@ def test_install_runs_as_root_and_restores_the_user() -> None:
 
 
 def test_search_path_gets_no_empty_entry() -> None:
-    lines, *_ = adapt_steps(TargetImage("team/app:1"), Prepend("LD_LIBRARY_PATH", ("/a", "/b")))
+    lines, *_ = adapt_steps(TargetImage("team/app:1"), PrependEntries("LD_LIBRARY_PATH", ("/a", "/b")))
     assert lines[0] == "ENV LD_LIBRARY_PATH=/a:/b${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 
@@ -154,7 +154,7 @@ def test_file_changes_become_run_lines(cause: Cause) -> None:
 
 def test_variable_needs_no_root_and_can_be_an_option() -> None:
     lines, option, *_ = adapt_steps(
-        TargetImage("team/app:1", user="1000"), Export("NVIDIA_DRIVER_CAPABILITIES", "compute,utility")
+        TargetImage("team/app:1", user="1000"), SetVariable("NVIDIA_DRIVER_CAPABILITIES", "compute,utility")
     )
     assert lines[:2] == (
         "ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility",
@@ -245,7 +245,7 @@ def test_host_installation_is_dropped_for_an_image() -> None:
 
 def test_podman_commands() -> None:
     image = TargetImage("localhost/app:1", "podman", "--device nvidia.com/gpu=all")
-    lines, variable, *_ = adapt_steps(image, Install(("numpy<2",)), Unset("TF_XLA_FLAGS"))
+    lines, variable, *_ = adapt_steps(image, Install(("numpy<2",)), UnsetVariable("TF_XLA_FLAGS"))
     assert "podman build -t localhost/app:1-fixed ." in lines
     assert variable == (
         "podman run --rm --device nvidia.com/gpu=all --unsetenv TF_XLA_FLAGS localhost/app:1",

@@ -18,7 +18,7 @@ from rules.make_facts import (
 )
 from tfdoctor import advice
 from tfdoctor.advice.kernel import adapt_to_kernel
-from tfdoctor.causes.steps import Install, RemoveEntries, Unset
+from tfdoctor.causes.steps import Install, RemoveEntries, UnsetVariable
 from tfdoctor.facts.python import PythonChoice
 from tfdoctor.findings import Remedy
 from tfdoctor.report.diagnose import diagnose
@@ -48,7 +48,7 @@ def make_target(*names: str, **variables: str) -> Target:
 )
 def test_shell_command_becomes_a_kernel_json_change(command: str, names: tuple[str, ...], said: str) -> None:
     remedy = adapt_to_kernel(
-        make_target(*names, P="/old"), Remedy("Do it.", (command, CHECK_AGAIN), steps=(Unset("A"),))
+        make_target(*names, P="/old"), Remedy("Do it.", (command, CHECK_AGAIN), steps=(UnsetVariable("A"),))
     )
     assert remedy.text == f'Do it. In {KERNEL_JSON}, below "env": {said}. Then start the kernel again.'
     assert remedy.commands == (CHECK_AGAIN,)
@@ -56,7 +56,7 @@ def test_shell_command_becomes_a_kernel_json_change(command: str, names: tuple[s
 
 
 def test_variable_not_set_by_the_kernel_stays_a_command() -> None:
-    remedy = Remedy("Do it.", ("unset A", CHECK_AGAIN), steps=(Unset("A"),))
+    remedy = Remedy("Do it.", ("unset A", CHECK_AGAIN), steps=(UnsetVariable("A"),))
     assert adapt_to_kernel(make_target("B"), remedy) is remedy
 
 

@@ -17,7 +17,7 @@ import tfdoctor
 from recorded import load_report
 from tfdoctor.api import notebook
 from tfdoctor.api.notebook import CheckResult, tfdoctor_magic
-from tfdoctor.environment.models import Offer
+from tfdoctor.environment.models import FixOffer
 from tfdoctor.render.notebook import COLOURS, make_report_html
 
 if TYPE_CHECKING:
@@ -203,8 +203,8 @@ def test_everything_is_escaped() -> None:
         verdict=replace(host_report.verdict, headline=hostile),
         areas=tuple(replace(area, text=hostile, name=hostile) for area in host_report.areas),
     )
-    for fix in (None, Offer(hostile, (finding,))):
-        markup = make_report_html(evil_report, fix=fix, notes=[hostile])
+    for fix in (None, FixOffer(hostile, (finding,))):
+        markup = make_report_html(evil_report, offer=fix, notes=[hostile])
         assert "<script" not in markup
         assert "\x1b" not in markup
         page = TagCollector(markup)
@@ -215,7 +215,9 @@ def test_fix_command_comes_first() -> None:
     host_report = load_report(HOSTS / "nouveau")
     assert host_report.main_finding is not None
     text = TagCollector(
-        make_report_html(host_report, fix=Offer("tfdoctor fix --python /srv/x", (host_report.main_finding,)))
+        make_report_html(
+            host_report, offer=FixOffer("tfdoctor fix --python /srv/x", (host_report.main_finding,))
+        )
     ).text
     assert "tfdoctor fix --python /srv/x" in text
     assert host_report.main_finding.remedies[0].commands[0] not in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.bench import Bench, GpuObservation, Interconnect, evaluate_bench, parse_lines
+from tfdoctor.bench import Bench, GpuObservation, Interconnect, evaluate_bench, parse_payload_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,10 +50,10 @@ def make_bench(
     software: bool = False,
 ) -> Bench:
     """Return the evaluated result of the payload lines `parts`."""
-    measured = parse_lines([{"stage": "import", "tensorflow": "2.20.0"}, *parts])
+    measured = parse_payload_lines([{"stage": "import", "tensorflow": "2.20.0"}, *parts])
     return evaluate_bench(
-        dataclasses.replace(measured, watched=tuple(watched), links=tuple(links)),
+        dataclasses.replace(measured, gpu_observations=tuple(watched), links=tuple(links)),
         "python",
         {name: {"float32": peak} for name, peak in (peaks or {}).items()},
-        software=software,
+        is_software=software,
     )

@@ -10,7 +10,7 @@ import pytest
 
 from bench.made import make_bench, make_devices_line, make_run_line, make_training_line
 from cli.planner import validate
-from tfdoctor.bench import Bench, GpuObservation, compare_runs, parse_earlier
+from tfdoctor.bench import Bench, GpuObservation, compare_runs, parse_earlier_run
 from tfdoctor.bench.noise import compute_interval
 from tfdoctor.render.bench import make_bench_json, render_bench
 from tfdoctor.render.bench_svg import make_bench_svg
@@ -25,8 +25,8 @@ def get_codes(bench: Bench) -> list[str]:
 
 def list_reasons(*parts: dict[str, Any], watched: tuple[GpuObservation, ...] = ()) -> tuple[str, ...]:
     """Return the reasons for the scaling of the only set of devices."""
-    (scaling,) = make_bench(make_devices_line("CPU:0", *TWO), *parts, watched=watched).scaling
-    return scaling.why
+    (scaling,) = make_bench(make_devices_line("CPU:0", *TWO), *parts, watched=watched).scalings
+    return scaling.reasons
 
 
 def test_interval_uses_order_statistics() -> None:
@@ -56,9 +56,9 @@ def test_crossover_size(cpu: tuple[float], gpu: tuple[float], size: int | None, 
     sizes = (128, 256, 512)
     parts = [make_run_line(t, "CPU:0", size=n) for t, n in zip(cpu, sizes, strict=True)]
     parts += [make_run_line(t, "GPU:0", size=n) for t, n in zip(gpu, sizes, strict=True)]
-    (crossover,) = make_bench(make_devices_line("CPU:0", "GPU:0"), *parts).crossover
-    assert (crossover.size, crossover.below) == (size, below)
-    assert crossover.fold == pytest.approx(cpu[-1] / gpu[-1])
+    (crossover,) = make_bench(make_devices_line("CPU:0", "GPU:0"), *parts).crossovers
+    assert (crossover.min_faster_size, crossover.max_slower_size) == (size, below)
+    assert crossover.speedup == pytest.approx(cpu[-1] / gpu[-1])
 
 
 def test_good_scaling_needs_no_reason() -> None:
@@ -69,10 +69,10 @@ def test_good_scaling_needs_no_reason() -> None:
         make_training_line(0.5, *TWO, part="compute"),
     ]
     bench = make_bench(make_devices_line(*TWO), *parts)
-    (scaling,) = bench.scaling
+    (scaling,) = bench.scalings
     assert scaling.speedup == pytest.approx(1 / 0.55)
-    assert scaling.allreduce == pytest.approx(0.05)
-    assert (scaling.why, get_codes(bench)) == ((), [])
+    assert scaling.allreduce_seconds == pytest.approx(0.05)
+    assert (scaling.reasons, get_codes(bench)) == ((), [])
 
 
 def test_gradient_averaging_is_the_reason() -> None:
@@ -84,8 +84,8 @@ def test_gradient_averaging_is_the_reason() -> None:
     ]
     copy = make_run_line(0.01, *TWO, workload="copy", size=1 << 24, bytes=1 << 24)
     bench = make_bench(make_devices_line(*TWO), *parts, copy)
-    (scaling,) = bench.scaling
-    (reason,) = scaling.why
+    (scaling,) = bench.scalings
+    (reason,) = scaling.reasons
     assert reason.startswith(
         "Averaging the gradients and changing the weights takes 75 % of each step (1.5 s), "
     )
@@ -121,12 +121,12 @@ def test_slower_gpu_is_the_reason() -> None:
     ("card", "sentence", "code"),
     [
         (
-            GpuObservation("GPU:1", processes=("python",)),
+            GpuObservation("GPU:1", other_processes=("python",)),
             "Another program computes on GPU:1 (python); the others wait for it.",
             "TFD828",
         ),
         (
-            GpuObservation("GPU:1", slowdowns=("hw_thermal_slowdown",), temperature=91),
+            GpuObservation("GPU:1", slowdowns=("hw_thermal_slowdown",), max_temperature=91),
             "GPU:1 lowers its clocks (hw_thermal_slowdown); the others wait for it.",
             "TFD828",
         ),
@@ -145,7 +145,7 @@ def test_busy_or_throttled_gpu_is_the_reason(card: GpuObservation, sentence: str
         make_training_line(1.4, *TWO, part="compute"),
     ]
     bench = make_bench(make_devices_line(*TWO), *parts, watched=(card,))
-    assert bench.scaling[0].why[0] == sentence
+    assert bench.scalings[0].reasons[0] == sentence
     assert (code in get_codes(bench)) == bool(code)
     assert ("TFD828" in get_codes(bench)) == bool(code)
 
@@ -158,8 +158,8 @@ def test_shared_processor_is_the_reason() -> None:
         make_training_line(2.0, "CPU:1"),
         make_training_line(1.2, *devices, strategy="mirrored"),
     )
-    (scaling,) = bench.scaling
-    assert scaling.why == (
+    (scaling,) = bench.scalings
+    assert scaling.reasons == (
         "CPU:0 and CPU:1 are parts of the same processor: together they have no more cores than one.",
     )
 
@@ -177,13 +177,13 @@ def test_reason_is_unknown_without_timed_parts() -> None:
 def test_disturbance_by_other_programs_is_reported(others: float | None, said: bool) -> None:
     bench = make_bench(make_devices_line("CPU:0"), make_run_line(1.0, others=others))
     assert (get_codes(bench) == ["TFD828"]) == said
-    assert bool(bench.disturbed) == said
+    assert bool(bench.disturbance_text) == said
 
 
 def test_gpu_far_below_its_peak_is_reported() -> None:
     parts = [make_run_line(1.0, "GPU:0", size=4096, flop=2.0 * 4096**3)]
     peak = 2 * 4096**3 / 1e9 * 10
-    card = GpuObservation("GPU:0", power_limit=60.0, power_default=300.0)
+    card = GpuObservation("GPU:0", power_limit=60.0, default_power_limit=300.0)
     bench = make_bench(make_devices_line("GPU:0"), *parts, watched=(card,), peaks={"GPU:0": peak})
     (finding,) = bench.findings
     assert finding.title == "GPU:0 gives 10 % of its peak in float32"
@@ -213,15 +213,15 @@ def test_software_gpu_is_not_treated_as_a_gpu() -> None:
     parts += [make_run_line(1.0, "CPU:0"), make_run_line(1e-3, "GPU:0", size=4096, flop=2.0 * 4096**3)]
     options = {"peaks": {"GPU:0": 1e6}, "software": True}
     bench = make_bench(make_devices_line("CPU:0", *TWO), *parts, **options)
-    assert [item.software for item in bench.devices] == [False, True, True]
-    assert {item.devices[0] for item in bench.runs if item.software} == {"GPU:0", "GPU:1"}
-    assert not any(item.software for item in bench.runs if item.devices == ("CPU:0",))
-    assert (bench.crossover, bench.findings) == ((), ())
+    assert [item.is_software for item in bench.devices] == [False, True, True]
+    assert {item.devices[0] for item in bench.measurements if item.is_software} == {"GPU:0", "GPU:1"}
+    assert not any(item.is_software for item in bench.measurements if item.devices == ("CPU:0",))
+    assert (bench.crossovers, bench.findings) == ((), ())
     assert all(item.peak_gflops is None for item in bench.devices)
     assert bench.summary.startswith("GPU:0 and GPU:1 are no card: ")
     assert "times" not in bench.summary
-    (scaling,) = bench.scaling
-    assert scaling.why[0] == "GPU:0 and GPU:1 are software: they share this machine's processor."
+    (scaling,) = bench.scalings
+    assert scaling.reasons[0] == "GPU:0 and GPU:1 are software: they share this machine's processor."
     for picture in (render_bench(bench, verbose=True), make_bench_svg(bench)):
         titles = re.findall(r"([a-z]+:)? ?(?:train cnn|matmul)(?:, towers,)? on GPU", picture)
         assert len(titles) >= 4
@@ -234,6 +234,6 @@ def test_gpu_is_not_compared_with_a_software_gpu() -> None:
     software_gpu, gpu = (
         make_bench(make_devices_line("GPU:0"), *parts, software=software) for software in (True, False)
     )
-    old = parse_earlier(json.dumps(make_bench_json(software_gpu)).encode(), "old.json")
+    old = parse_earlier_run(json.dumps(make_bench_json(software_gpu)).encode(), "old.json")
     assert compare_runs(software_gpu, old, "old.json").verdict == "same"
     assert compare_runs(gpu, old, "old.json").verdict == "incomparable"

@@ -12,7 +12,7 @@ from bench.made import make_devices_line, make_run_line, make_training_line
 from cli.planner import validate
 from recorded import HOSTS
 from tfdoctor.bench import Bench, evaluate_bench
-from tfdoctor.bench.interconnects import MIN_SAMPLES, find_pairs_lacking_peer
+from tfdoctor.bench.interconnects import MIN_SAMPLES, find_pairs_without_peer_access
 from tfdoctor.compat import Compat
 from tfdoctor.examine import collect_facts
 from tfdoctor.render.bench import make_bench_json, render_bench
@@ -67,7 +67,7 @@ def measure_two_gpus(
         host["commands"]["nvidia-smi topo -p2p r"] = {"stdout": peer_matrix}
     (folder / "host.json").write_text(json.dumps(host), "utf-8")
     system, compat = RecordedSystem(folder), Compat.load()
-    monkeypatch.setattr(bench_runner, "WATCH_INTERVAL_S", 0.01)
+    monkeypatch.setattr(bench_runner, "SAMPLE_INTERVAL_S", 0.01)
     card_reads = threading.Semaphore(0)
 
     def cards_now(recording: RecordedSystem) -> Any:
@@ -75,8 +75,8 @@ def measure_two_gpus(
         card_reads.release()
         return cards
 
-    read_cards = bench_runner.read_gpus
-    monkeypatch.setattr(bench_runner, "read_gpus", cards_now)
+    read_cards = bench_runner.read_gpu_states
+    monkeypatch.setattr(bench_runner, "read_gpu_states", cards_now)
 
     def run(keep: Callable[[dict[str, Any]], None]) -> CommandResult:
         for part in (
@@ -101,9 +101,9 @@ def measure_two_gpus(
         lambda _: None,
         target="x",
         run=run,
-        watched=system,
+        gpu_system=system,
     )
-    return evaluate_bench(timing.measured, timing.target, timing.expected_speeds)
+    return evaluate_bench(timing.measurements, timing.target, timing.expected_speeds)
 
 
 def make_copy_line(source: str, target: str, gbps: float, size: int = 64 * MIB) -> dict[str, Any]:
@@ -123,13 +123,13 @@ def test_reduced_lanes_are_reported_with_the_measured_rate(
         make_copy_line("CPU:0", "GPU:1", 2.9),
         make_copy_line("GPU:0", "GPU:1", 2.5),
     )
-    links = {(pair.one, pair.other): pair for pair in bench.links}
-    assert links["CPU:0", "GPU:0"].how == "PCI Express 4.0 x16"
-    assert links["CPU:0", "GPU:0"].gbps == pytest.approx(31.5, rel=1e-3)
-    assert links["CPU:0", "GPU:0"].measured == pytest.approx(12.6)
-    assert links["CPU:0", "GPU:1"].gbps == pytest.approx(3.94, rel=1e-3)
-    assert (links[TWO].kind, links[TWO].how) == ("processors", "SYS")
-    assert links[TWO].gbps == links["CPU:0", "GPU:1"].gbps  # limited by the slower of the two links
+    links = {(pair.first_device, pair.second_device): pair for pair in bench.links}
+    assert links["CPU:0", "GPU:0"].description == "PCI Express 4.0 x16"
+    assert links["CPU:0", "GPU:0"].max_gbps == pytest.approx(31.5, rel=1e-3)
+    assert links["CPU:0", "GPU:0"].measured_gbps == pytest.approx(12.6)
+    assert links["CPU:0", "GPU:1"].max_gbps == pytest.approx(3.94, rel=1e-3)
+    assert (links[TWO].kind, links[TWO].description) == ("processors", "SYS")
+    assert links[TWO].max_gbps == links["CPU:0", "GPU:1"].max_gbps  # limited by the slower of the two links
     (finding,) = bench.findings
     assert finding.code == "TFD831"
     assert finding.title == "GPU:1 uses 4 of 16 lanes and generation 3 of 4 of PCI Express"
@@ -158,8 +158,10 @@ def test_nvlink_bandwidth_by_number_of_links(tmp_path: Path, monkeypatch: pytest
         make_copy_line("GPU:0", "GPU:1", 40.0),
     )
     (nvlink,) = [pair for pair in bench.links if pair.kind == "nvlink"]
-    assert nvlink.gbps == pytest.approx(56.25, rel=1e-3)  # compute capability 8.6: 14.06 GB/s for each link
-    assert nvlink.measured == pytest.approx(40)
+    assert nvlink.max_gbps == pytest.approx(
+        56.25, rel=1e-3
+    )  # compute capability 8.6: 14.06 GB/s for each link
+    assert nvlink.measured_gbps == pytest.approx(40)
     assert bench.findings == ()
 
 
@@ -178,9 +180,9 @@ def test_peer_access_is_read_from_topology(
     bench = measure_two_gpus(
         tmp_path, monkeypatch, (make_link_xml(4, 16), make_link_xml(4, 16)), "PHB", *parts, peers=said
     )
-    (connection,) = [pair for pair in bench.links if pair.one == "GPU:0"]
-    assert connection.peer is peer
-    assert ("cannot reach each other's memory" in bench.scaling[0].why[0]) is (peer is False)
+    (connection,) = [pair for pair in bench.links if pair.first_device == "GPU:0"]
+    assert connection.has_peer_access is peer
+    assert ("cannot reach each other's memory" in bench.scalings[0].reasons[0]) is (peer is False)
 
 
 def test_links_are_unknown_without_nvidia_smi_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,9 +193,9 @@ def test_links_are_unknown_without_nvidia_smi_data(tmp_path: Path, monkeypatch: 
         "X9",
         make_copy_line("CPU:0", "GPU:0", 9.0),
     )
-    links = {(pair.one, pair.other): pair for pair in bench.links}
+    links = {(pair.first_device, pair.second_device): pair for pair in bench.links}
     assert ("CPU:0", "GPU:0") not in links
-    assert links["CPU:0", "GPU:1"].gbps is None
+    assert links["CPU:0", "GPU:1"].max_gbps is None
     assert TWO not in links
     assert bench.findings == ()
     validate(make_bench_json(bench), "bench")
@@ -202,16 +204,16 @@ def test_links_are_unknown_without_nvidia_smi_data(tmp_path: Path, monkeypatch: 
 def test_peak_of_each_data_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Peaks are unknown without a clock rate; float16 products are compared with the float16 peak."""
     bench = measure_two_gpus(tmp_path, monkeypatch, ("", ""), "PIX", make_training_line(1.0, "GPU:0"))
-    assert all(not device.peaks for device in bench.devices)
+    assert all(not device.peak_gflops_by_dtype for device in bench.devices)
     product = make_run_line(0.1, "GPU:0", size=8192, flop=2.0 * 8192**3, dtype="float16")
     clock = ', "clock_khz": 1695000'
     bench = measure_two_gpus(
         tmp_path, monkeypatch, ("", ""), "PIX", product, make_training_line(1.0, "GPU:0"), clock=clock
     )
     gpu = bench.devices[1]
-    assert gpu.peak_gflops == gpu.peaks["float32"] == pytest.approx(35_600, rel=0.01)
-    assert gpu.peaks["tf32"] == gpu.peaks["float32"]
-    assert gpu.peaks["float16"] == pytest.approx(71_000, rel=0.01)
+    assert gpu.peak_gflops == gpu.peak_gflops_by_dtype["float32"] == pytest.approx(35_600, rel=0.01)
+    assert gpu.peak_gflops_by_dtype["tf32"] == gpu.peak_gflops_by_dtype["float32"]
+    assert gpu.peak_gflops_by_dtype["float16"] == pytest.approx(71_000, rel=0.01)
     assert "11 TFLOP/s, 15 % of peak" in render_bench(bench)
     assert "the peak of GPU:0 in float16: 71.2 TFLOP/s" not in make_bench_svg(
         bench
@@ -230,5 +232,5 @@ def test_peer_matrix_in_tensorflow_log(rows: tuple[str, str], lacking: frozenset
     start = "2026-11-25 07:23:45.4: I tensorflow/core/common_runtime/gpu/gpu_device.cc:1200] "
     lines = ["Device interconnect StreamExecutor with strength 1 edge matrix:", "     0 1 "]
     lines += [f"{number}:   {row} " for number, row in enumerate(rows)]
-    assert find_pairs_lacking_peer("\n".join(start + line for line in lines)) == lacking
-    assert find_pairs_lacking_peer("nothing of the kind") is None
+    assert find_pairs_without_peer_access("\n".join(start + line for line in lines)) == lacking
+    assert find_pairs_without_peer_access("nothing of the kind") is None

@@ -13,7 +13,7 @@ import pytest
 
 from bench.made import make_bench, make_devices_line, make_run_line, make_training_line
 from cli.planner import validate
-from tfdoctor.bench import Bench, BenchComparison, compare_runs, parse_earlier, parse_lines
+from tfdoctor.bench import Bench, BenchComparison, compare_runs, parse_earlier_run, parse_payload_lines
 from tfdoctor.errors import UsageError
 from tfdoctor.render.bench import make_bench_json, render_bench
 from tfdoctor.render.bench_svg import make_bench_svg
@@ -34,7 +34,7 @@ def make_noisy_run(factor: float, seed: int, **facts: object) -> Bench:
 
 def compare_with(now: Bench, then: Bench) -> BenchComparison:
     """Return the comparison of `now` with `then`, which is written to JSON and read back."""
-    old = parse_earlier(json.dumps(make_bench_json(then)).encode(), "old.json")
+    old = parse_earlier_run(json.dumps(make_bench_json(then)).encode(), "old.json")
     return compare_runs(now, old, "old.json")
 
 
@@ -68,7 +68,7 @@ def make_unsteady_run(changes: float, factor: float, seed: int) -> Bench:
 def test_unsteady_machine_is_not_a_slower_run(changes: float) -> None:
     runs = [make_unsteady_run(changes, 1.0, seed) for seed in range(80)]
     assert [compare_with(*pair).verdict for pair in itertools.pairwise(runs)].count("same") >= 75
-    spreads = [bench.unsteady for bench in runs if bench.unsteady is not None]
+    spreads = [bench.speed_variation for bench in runs if bench.speed_variation is not None]
     assert len(spreads) == 80
     assert statistics.median(spreads) == pytest.approx(changes, rel=0.3, abs=0.01)
     doubled = [
@@ -78,10 +78,10 @@ def test_unsteady_machine_is_not_a_slower_run(changes: float) -> None:
     assert doubled.count("slower") >= 76
     for bench in runs:
         is_mentioned = "own speed went up and down" in render_bench(bench)
-        assert is_mentioned == (bench.unsteady is not None and bench.unsteady >= 0.05)
-        assert make_bench_json(bench)["unsteady"] == bench.unsteady
+        assert is_mentioned == (bench.speed_variation is not None and bench.speed_variation >= 0.05)
+        assert make_bench_json(bench)["unsteady"] == bench.speed_variation
         validate(make_bench_json(bench), "bench")
-    widths = [bench.runs[0].seconds.noise for bench in runs if bench.runs[0].seconds]
+    widths = [bench.measurements[0].seconds.noise for bench in runs if bench.measurements[0].seconds]
     assert statistics.median(widths) >= 0.7 * changes  # Student's t of eight rounds: 0.84
 
 
@@ -118,7 +118,7 @@ def test_processor_speed_is_not_blamed_on_tensorflow(ratio: float, machine: floa
     comparison = compare_with(run(ratio, machine), run(1.0, 1.0))
     assert comparison.verdict == verdict
     assert comparison.ratio == pytest.approx(ratio)
-    assert (f"{machine:.2f} times as long" in comparison.why) == (machine != 1.0)
+    assert (f"{machine:.2f} times as long" in comparison.reason) == (machine != 1.0)
     other = compare_with(run(ratio, machine, "numpy 1.26.4"), run(1.0, 1.0))
     assert other.verdict == ("slower" if ratio > 1 else "faster" if ratio < 1 else "same")
 
@@ -148,7 +148,10 @@ def test_gpu_times_ignore_the_processor_speed() -> None:
     ],
 )
 def test_invalid_yardstick_is_ignored(told: object) -> None:
-    assert parse_lines([make_run_line(1.0), {"stage": "bench", "yardstick": told}]).yardstick is None
+    assert (
+        parse_payload_lines([make_run_line(1.0), {"stage": "bench", "yardstick": told}]).processor_times
+        is None
+    )
 
 
 def test_one_unsteady_piece_is_not_an_unsteady_machine() -> None:
@@ -158,21 +161,23 @@ def test_one_unsteady_piece_is_not_an_unsteady_machine() -> None:
     bench = make_bench(
         make_devices_line("CPU:0"), *parts, make_run_line(1.0, size=8, samples=alternating, rounds=[10] * 8)
     )
-    assert bench.unsteady is not None
-    assert bench.unsteady < 0.05
+    assert bench.speed_variation is not None
+    assert bench.speed_variation < 0.05
 
 
 @pytest.mark.parametrize(
     "rounds", [None, 8, [10] * 7, [10] * 9, [-10, *[10] * 9], [True, *[10] * 7, 9], ["10"] * 8, [0] * 100, []]
 )
 def test_inconsistent_rounds_are_ignored(rounds: object) -> None:
-    (run,) = parse_lines([make_run_line(1.0, samples=[1.0] * 80, rounds=rounds)]).runs
-    assert (run.repeats, run.rounds) == (80, ())
+    (run,) = parse_payload_lines([make_run_line(1.0, samples=[1.0] * 80, rounds=rounds)]).measurements
+    assert (run.repeats, run.round_medians) == (80, ())
 
 
 def test_round_without_samples_is_none() -> None:
-    (run,) = parse_lines([make_run_line(1.0, samples=[1.0, 2.0, 3.0], rounds=[0, 1, 0, 2])]).runs
-    assert run.rounds == (None, 1.0, None, 2.5)
+    (run,) = parse_payload_lines(
+        [make_run_line(1.0, samples=[1.0, 2.0, 3.0], rounds=[0, 1, 0, 2])]
+    ).measurements
+    assert run.round_medians == (None, 1.0, None, 2.5)
 
 
 def test_earlier_result_without_rounds_is_compared() -> None:
@@ -180,7 +185,7 @@ def test_earlier_result_without_rounds_is_compared() -> None:
     for run in document["runs"]:
         del run["rounds"]
     now = make_noisy_run(1.0, 2)
-    assert compare_runs(now, parse_earlier(json.dumps(document).encode(), "x"), "x").verdict == "same"
+    assert compare_runs(now, parse_earlier_run(json.dumps(document).encode(), "x"), "x").verdict == "same"
 
 
 def make_sized_bench(short: float, long: float) -> Bench:
@@ -198,12 +203,12 @@ def make_sized_bench(short: float, long: float) -> Bench:
 def test_short_pieces_do_not_decide_the_verdict() -> None:
     """Very short times vary by up to a third from process to process."""
     comparison = compare_with(make_sized_bench(1.25, 1.0), make_sized_bench(1.0, 1.0))
-    assert (comparison.verdict, any(change.beyond for change in comparison.changes)) == ("same", False)
+    assert (comparison.verdict, any(change.exceeds_noise for change in comparison.changes)) == ("same", False)
     comparison = compare_with(make_sized_bench(1.0, 1.12), make_sized_bench(1.0, 1.0))
-    assert (comparison.verdict, sum(change.beyond for change in comparison.changes)) == ("slower", 4)
+    assert (comparison.verdict, sum(change.exceeds_noise for change in comparison.changes)) == ("slower", 4)
     comparison = compare_with(make_sized_bench(2.0, 1.0), make_sized_bench(1.0, 1.0))
-    assert (comparison.verdict, sum(change.beyond for change in comparison.changes)) == ("same", 7)
-    assert "4 longer pieces of work" in comparison.why
+    assert (comparison.verdict, sum(change.exceeds_noise for change in comparison.changes)) == ("same", 7)
+    assert "4 longer pieces of work" in comparison.reason
 
 
 def test_one_long_piece_does_not_make_a_run_slower() -> None:
@@ -242,7 +247,7 @@ def test_disturbed_and_tiny_runs_are_not_compared() -> None:
 )
 def test_file_that_is_no_result_is_refused(text: bytes) -> None:
     with pytest.raises(UsageError, match=r"--compare: old.json is no result of tfdoctor bench"):
-        parse_earlier(text, "old.json")
+        parse_earlier_run(text, "old.json")
 
 
 @pytest.mark.parametrize(
@@ -258,20 +263,20 @@ def test_file_that_is_no_result_is_refused(text: bytes) -> None:
     ],
 )
 def test_invalid_lines_are_ignored(wrong: dict[str, object]) -> None:
-    assert not parse_lines(
+    assert not parse_payload_lines(
         [make_run_line(1.0, **wrong), 3, None, {"stage": "bench", "devices": 7, "run": []}]
-    ).runs
+    ).measurements
 
 
 def test_invalid_times_are_ignored() -> None:
-    (run,) = parse_lines(
+    (run,) = parse_payload_lines(
         [make_run_line(1.0, samples=[1.0, -1.0, float("nan"), 10**400, "2", True, 3.0])]
-    ).runs
+    ).measurements
     assert run.repeats == 2
 
 
 def test_later_line_replaces_earlier_one() -> None:
-    (run,) = parse_lines([make_run_line(1.0), make_run_line(2.0)]).runs
+    (run,) = parse_payload_lines([make_run_line(1.0), make_run_line(2.0)]).measurements
     assert run.seconds is not None
     assert run.seconds.median == 2.0
 
@@ -286,8 +291,8 @@ def test_json_matches_the_schema() -> None:
     validate(make_bench_json(make_bench()), "bench")
     bench = make_noisy_run(1.0, 1)
     validate(make_bench_json(bench), "bench")
-    parsed = parse_earlier(json.dumps(make_bench_json(bench)).encode(), "x")
-    assert parsed.runs == bench.runs
+    parsed = parse_earlier_run(json.dumps(make_bench_json(bench)).encode(), "x")
+    assert parsed.measurements == bench.measurements
 
 
 def test_screen_fits_and_has_no_control_characters() -> None:

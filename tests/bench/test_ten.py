@@ -106,12 +106,12 @@ CASES = (
     BenchCase(
         "another program", *USUAL, 0.030, 0.028, 0.002, 32, 8,
         "Another program computes on GPU:1 (python); the others wait for it.",
-        watched=(GpuObservation("GPU:1", processes=("python",)),), codes=("TFD828", "TFD829"),
+        watched=(GpuObservation("GPU:1", other_processes=("python",)),), codes=("TFD828", "TFD829"),
     ),
     BenchCase(
         "heat", *USUAL, 0.030, 0.028, 0.002, 32, 8,
         "GPU:1 lowers its clocks (hw_thermal_slowdown); the others wait for it.",
-        watched=(GpuObservation("GPU:1", slowdowns=("hw_thermal_slowdown",), temperature=96),), codes=("TFD828", "TFD829"),
+        watched=(GpuObservation("GPU:1", slowdowns=("hw_thermal_slowdown",), max_temperature=96),), codes=("TFD828", "TFD829"),
     ),
     BenchCase(
         "a power limit", *USUAL, 0.030, 0.028, 0.002, 32, 8,
@@ -125,7 +125,7 @@ CASES = (
     BenchCase(
         "four lanes", *USUAL, 0.050, 0.011, 0.038, 32, 8,
         "Averaging the gradients and changing the weights takes 76 %", "at most 1.2 GB/s were measured",
-        watched=(GpuObservation("GPU:1", lanes=4, lanes_most=16, generation=3, generation_most=3, looks=5),),
+        watched=(GpuObservation("GPU:1", lanes=4, max_lanes=16, generation=3, max_generation=3, sample_count=5),),
         copied=1.2, codes=("TFD829", "TFD831"),
     ),
     BenchCase(
@@ -176,29 +176,38 @@ def make_case_bench(case: BenchCase) -> Bench:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_analysis_of_each_case(case: BenchCase) -> None:
     bench = make_case_bench(case)
-    crossover = [(entry.size, entry.below) for entry in bench.crossover if entry.device == "GPU:0"]
+    crossover = [
+        (entry.min_faster_size, entry.max_slower_size)
+        for entry in bench.crossovers
+        if entry.device == "GPU:0"
+    ]
     assert crossover == ([] if case.devices[0] == "CPU:0" else [(case.size, case.below)])
-    (entry,) = bench.scaling
+    (entry,) = bench.scalings
     if case.why:
-        assert entry.why[0].startswith(case.why), entry.why
-        assert case.has in entry.why[0], entry.why
-        assert entry.why[0] in bench.summary
+        assert entry.reasons[0].startswith(case.why), entry.reasons
+        assert case.has in entry.reasons[0], entry.reasons
+        assert entry.reasons[0] in bench.summary
     else:
-        assert entry.why == ()
+        assert entry.reasons == ()
     assert tuple(finding.code for finding in bench.findings) == case.codes
     validate(make_bench_json(bench), "bench")
     assert max(map(len, render_bench(bench, verbose=True).splitlines())) <= 80
 
 
 def test_parts_of_a_step_are_reported() -> None:
-    (scaling,) = make_case_bench(CASES[0]).scaling
-    assert (scaling.compute, scaling.allreduce, scaling.input, scaling.way) == (0.011, 0.038, None, None)
-    assert scaling.idle == pytest.approx(0.001)
+    (scaling,) = make_case_bench(CASES[0]).scalings
+    assert (
+        scaling.compute_seconds,
+        scaling.allreduce_seconds,
+        scaling.input_seconds,
+        scaling.averaging_method,
+    ) == (0.011, 0.038, None, None)
+    assert scaling.idle_seconds == pytest.approx(0.001)
     document = make_bench_json(make_case_bench(CASES[6]))["scaling"][0]
     assert document["parts"]["input"] == pytest.approx(0.0435)
     assert document["fed"]["speedup"] == pytest.approx(48 / 55)
-    (nccl_scaling,) = make_case_bench(CASES[2]).scaling
-    assert nccl_scaling.way == "NCCL"
+    (nccl_scaling,) = make_case_bench(CASES[2]).scalings
+    assert nccl_scaling.averaging_method == "NCCL"
 
 
 def test_overlapped_allreduce_is_not_counted() -> None:
@@ -210,24 +219,24 @@ def test_overlapped_allreduce_is_not_counted() -> None:
         make_training_line(0.9, *TWO),
         make_training_line(0.5, *TWO, part="compute"),
     ]
-    (scaling,) = make_bench(devices, *parts, make_training_line(0.7, *TWO, part="allreduce")).scaling
-    assert scaling.allreduce == pytest.approx(0.4)
-    assert scaling.idle == 0
+    (scaling,) = make_bench(devices, *parts, make_training_line(0.7, *TWO, part="allreduce")).scalings
+    assert scaling.allreduce_seconds == pytest.approx(0.4)
+    assert scaling.idle_seconds == 0
 
 
 def test_batch_with_timed_parts_is_preferred() -> None:
     """The larger batch has no timed parts: the time ran out, or one GPU lacks the memory for it."""
     parts = [make_training_line(t, "GPU:0", size=n) for t, n in ((0.012, 8), (0.020, 32))]
     parts += [make_training_line(t, *TWO, size=n) for t, n in ((0.030, 8), (0.033, 32), (0.090, 128))]
-    (without_parts,) = make_bench(make_devices_line("CPU:0", *TWO), *parts).scaling
-    assert (without_parts.size, without_parts.compute) == (32, None)
+    (without_parts,) = make_bench(make_devices_line("CPU:0", *TWO), *parts).scalings
+    assert (without_parts.batch_size, without_parts.compute_seconds) == (32, None)
     parts += [
         make_training_line(0.011, *TWO, size=8, part="compute"),
         make_training_line(0.018, *TWO, size=102080, part="allreduce"),
     ]
-    (scaling,) = make_bench(make_devices_line("CPU:0", *TWO), *parts).scaling
-    assert (scaling.size, scaling.compute, scaling.allreduce) == (8, 0.011, 0.018)
-    assert scaling.why[0].startswith("Averaging the gradients and changing the weights takes 60 %")
+    (scaling,) = make_bench(make_devices_line("CPU:0", *TWO), *parts).scalings
+    assert (scaling.batch_size, scaling.compute_seconds, scaling.allreduce_seconds) == (8, 0.011, 0.018)
+    assert scaling.reasons[0].startswith("Averaging the gradients and changing the weights takes 60 %")
 
 
 def test_shared_processor_is_not_a_small_batch() -> None:
@@ -239,8 +248,8 @@ def test_shared_processor_is_not_a_small_batch() -> None:
     ]
     (scaling,) = make_bench(
         make_devices_line(*devices), *parts, make_training_line(0.099, *devices, size=128, part="compute")
-    ).scaling
-    assert scaling.why == (
+    ).scalings
+    assert scaling.reasons == (
         "CPU:0 and CPU:1 are parts of the same processor: together they have no more cores than one.",
     )
 

@@ -9,7 +9,7 @@ import pytest
 
 from bench.made import make_bench, make_devices_line, make_run_line, make_training_line
 from cli.planner import validate
-from tfdoctor.bench import compare_runs, describe_first_calls, parse_earlier
+from tfdoctor.bench import compare_runs, describe_first_calls, parse_earlier_run
 from tfdoctor.errors import Error
 from tfdoctor.render import png
 from tfdoctor.render.bench import make_bench_json, render_bench
@@ -53,20 +53,20 @@ def test_cause_of_a_slow_first_call(
     device: str, facts: Mapping[str, Any], log: str, what: tuple[str, ...]
 ) -> None:
     bench = make_bench(make_gpu_devices_line(log), make_run_line(0.01, device, **facts))
-    (run,) = bench.runs
-    assert run.compiled == what
-    assert run.compiling == pytest.approx(0.09)
+    (run,) = bench.measurements
+    assert run.first_call_steps == what
+    assert run.first_call_overhead == pytest.approx(0.09)
     document = make_bench_json(bench)
     validate(document, "bench")
     assert document["runs"][0]["compile"]["what"] == list(what)
-    assert parse_earlier(json.dumps(document).encode(), "x").runs == bench.runs
+    assert parse_earlier_run(json.dumps(document).encode(), "x").measurements == bench.measurements
 
 
 def test_cudnn_without_autotune() -> None:
     (run,) = make_bench(
         make_gpu_devices_line(autotune=False), make_run_line(0.01, "GPU:0", workload="conv")
-    ).runs
-    assert run.compiled == ("graph",)
+    ).measurements
+    assert run.first_call_steps == ("graph",)
 
 
 def test_first_calls_are_summed_by_cause() -> None:
@@ -76,14 +76,16 @@ def test_first_calls_are_summed_by_cause() -> None:
         make_run_line(0.01, "CPU:0", size=64, first=1.01, xla=True),
     ]
     bench = make_bench(make_gpu_devices_line(JIT), *parts)
-    description = describe_first_calls(bench.runs)
+    description = describe_first_calls(bench.measurements)
     assert description == (
         "First calls took 9.5 s more, apart from the times: the driver compiling PTX (JIT), or finding it in its cache "
         "8 s; XLA compiling 1 s; graphs being optimized, kernels and libraries being loaded 500 ms."
     )
     assert "First calls took 9.5 s more" in render_bench(bench)
     assert (
-        describe_first_calls(make_bench(make_devices_line("CPU:0"), make_run_line(1.0, first=None)).runs)
+        describe_first_calls(
+            make_bench(make_devices_line("CPU:0"), make_run_line(1.0, first=None)).measurements
+        )
         == ""
     )
 
@@ -92,7 +94,7 @@ def test_xla_has_its_own_curve() -> None:
     parts = [make_run_line(1.0, name, size=n) for n in (64, 128) for name in ("CPU:0", "GPU:0")]
     parts += [make_run_line(1e-3, name, size=n, xla=True) for n in (64, 128) for name in ("CPU:0", "GPU:0")]
     bench = make_bench(make_gpu_devices_line(), *parts)
-    assert [crossover.size for crossover in bench.crossover] == [None]
+    assert [crossover.min_faster_size for crossover in bench.crossovers] == [None]
     assert "matmul XLA on GPU:0" in render_bench(bench)
 
 
@@ -110,25 +112,29 @@ def make_pieces_run(disturbed: int, factor: float = 1.0, others: float = 0.5) ->
 def test_few_disturbed_pieces_are_left_out() -> None:
     """Two of 20 pieces took three times as long; they are left out and the others are compared."""
     bench = make_pieces_run(2)
-    assert (bench.disturbance.pieces, bench.disturbance.of, bench.disturbance.much) == (2, 20, False)
+    assert (
+        bench.disturbance.disturbed_count,
+        bench.disturbance.assessed_count,
+        bench.disturbance.is_serious,
+    ) == (2, 20, False)
     assert bench.findings == ()
     assert "A little disturbed: other programs used up to 50 %" in render_bench(bench)
     assert [run["disturbed"] for run in make_bench_json(bench)["runs"]].count(True) == 2
-    old = parse_earlier(json.dumps(make_bench_json(bench)).encode(), "old.json")
+    old = parse_earlier_run(json.dumps(make_bench_json(bench)).encode(), "old.json")
     for factor, verdict in ((1.0, "same"), (1.2, "slower"), (0.8, "faster")):
         now = make_pieces_run(0, factor)
         comparison = compare_runs(now, old, "old.json")
         assert comparison.verdict == verdict
         assert len(comparison.changes) == 18
-        assert comparison.why.endswith("2 that were disturbed are left out")
+        assert comparison.reason.endswith("2 that were disturbed are left out")
 
 
 @pytest.mark.parametrize(("pieces", "others"), [(6, 0.5), (20, 0.2), (6, 1.0)])
 def test_many_disturbed_pieces_disturb_the_run(pieces: int, others: float) -> None:
     bench = make_pieces_run(pieces, others=others)
-    assert bench.disturbance.much
+    assert bench.disturbance.is_serious
     assert [finding.code for finding in bench.findings] == ["TFD828"]
-    old = parse_earlier(json.dumps(make_bench_json(bench)).encode(), "old.json")
+    old = parse_earlier_run(json.dumps(make_bench_json(bench)).encode(), "old.json")
     now = make_pieces_run(0)
     assert compare_runs(now, old, "old.json").verdict == "disturbed"
 
@@ -138,7 +144,9 @@ def test_earlier_file_without_disturbance_count() -> None:
     document = make_bench_json(make_pieces_run(2))
     del document["disturbance"]
     now = make_pieces_run(0)
-    assert compare_runs(now, parse_earlier(json.dumps(document).encode(), "x"), "x").verdict == "disturbed"
+    assert (
+        compare_runs(now, parse_earlier_run(json.dumps(document).encode(), "x"), "x").verdict == "disturbed"
+    )
 
 
 def test_png_picture_in_both_styles() -> None:

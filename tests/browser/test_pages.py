@@ -324,8 +324,8 @@ def test_explorer_gives_the_answers_of_recommend(opened: PageLog, explorer: byte
                 driver=choice.get("driver"),
             )
             request = Request(tensorflow=choice.get("tf"), python=choice.get("python"))
-            answer = recommend(compat, request, host, nearest=False)
-            if system.names_machine:
+            answer = recommend(compat, request, host, with_suggestions=False)
+            if system.needs_machine_arguments:
                 answer = add_machine_arguments(
                     answer, [choice["gpu"]] if "gpu" in choice else [], choice.get("driver")
                 )

@@ -186,7 +186,7 @@ def _main() -> None:
     core.list_links = find_no_links
     core.get_known_requirements = lambda _: TINY_REQUIREMENTS
     for module in (core, selection):
-        module.get_locks = lambda _: _locks(folder)
+        module.get_lock_files = lambda _: _locks(folder)
     changes: dict[str, Any] = json.loads(os.environ.get("TEST_CHANGES", "{}"))
     free = changes.get("free", 10**12)  # the plan needs gigabytes, the tiny wheels do not
     shutil.disk_usage = lambda _: type("Usage", (), {"free": free})()

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from cli.planner import Tfdoctor, is_clean, validate
-from tfdoctor.cli.build import choose_user
+from tfdoctor.cli.build import choose_run_user
 from tfdoctor.compat import Compat
 from tfdoctor.environment import precheck
 from tfdoctor.environment.precheck import PrecheckResult
@@ -207,9 +207,9 @@ def test_conflicting_requirements_are_found_without_an_engine(
 
     def foresee(requirements: object, limits: list[str], python: str, **_: object) -> PrecheckResult:
         calls.append((requirements, [limit for limit in limits if limit.startswith("numpy==")], python))
-        return PrecheckResult(conflict="you require numpy>=2 and numpy==1.26.4")
+        return PrecheckResult(conflict_reason="you require numpy>=2 and numpy==1.26.4")
 
-    monkeypatch.setattr(precheck, "check_requirements", foresee)
+    monkeypatch.setattr(precheck, "precheck_requirements", foresee)
     arguments = (*BUILD_ANYWHERE, "--tf", "2.15", "--python", "3.11", "--package", "numpy>=2")
     result = tfdoctor(*arguments, *(["--dry-run"] if dry else []))
     assert result.status == 3
@@ -233,7 +233,7 @@ def test_every_form_reports_conflicts_with_the_pins(
 
 def test_unreachable_index_is_a_note(tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch) -> None:
     prediction = PrecheckResult(unknown_reason="the package index was not reached")
-    monkeypatch.setattr(precheck, "check_requirements", lambda *_, **__: prediction)
+    monkeypatch.setattr(precheck, "precheck_requirements", lambda *_, **__: prediction)
     result = tfdoctor(*BUILD_ANYWHERE, "--tf", "2.15", "--package", "six", "--dry-run")
     assert result.status == 0
     assert "compatible with TensorFlow: the package index was not reached" in result.err
@@ -273,4 +273,4 @@ def test_user_can_write_to_a_bind_mount(
 ) -> None:
     """Select a user who can write: in rootless Docker 20.10, only the container's root can write to a user's folder."""
     monkeypatch.setattr(os, "getuid", lambda: 1000, raising=False)
-    assert choose_user(uid, rootless=rootless) == user
+    assert choose_run_user(uid, rootless=rootless) == user

@@ -24,10 +24,10 @@ from tfdoctor.compat import Compat
 from tfdoctor.dockerfile import checks
 from tfdoctor.dockerfile.analysis import check_dockerfile
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
-from tfdoctor.dockerfile.write import Extras
+from tfdoctor.dockerfile.write import UserAdditions
 from tfdoctor.engine.image import render_context
 from tfdoctor.environment.precheck import PrecheckResult
-from tfdoctor.explain import DOCUMENTED_RULES, HEADINGS, find_entries, make_rule_entry
+from tfdoctor.explain import DOCUMENTED_RULES, SECTION_HEADINGS, find_entries, make_rule_entry
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Recipe, Request
@@ -174,7 +174,7 @@ def test_dockerfile_rules_are_documented(rule: DockerfileRule) -> None:
     assert module.__name__ == f"tfdoctor.dockerfile.checks.{rule.name.replace('-', '_')}"
     assert module.RULE is rule
     assert re.fullmatch(r"TFD5\d\d", rule.code)
-    assert [section.heading for section in make_rule_entry(rule).sections] == list(HEADINGS)
+    assert [section.heading for section in make_rule_entry(rule).sections] == list(SECTION_HEADINGS)
     headings = re.findall(r"^(\S[^\n]*)\n(-+)$", module.__doc__ or "", re.MULTILINE)
     assert all(len(heading) == len(line) for heading, line in headings)
     assert all(len(section.text) > 20 for section in make_rule_entry(rule).sections)
@@ -199,7 +199,7 @@ def test_schema_lists_every_cause() -> None:
 
 def find_tensorflow(text: str, files: dict[str, str] | None = None) -> tuple[str, str | None, int]:
     tensorflow = make_report(text, files).tensorflow
-    return tensorflow.text, tensorflow.python, tensorflow.line
+    return tensorflow.written_name, tensorflow.python, tensorflow.line
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_commands_that_install_no_tensorflow(run: str) -> None:
     ],
 )
 def test_from_names_the_base_image(text: str, image: str | None) -> None:
-    first = make_report(text + "\n").file.chain[0]
+    first = make_report(text + "\n").dockerfile.stage_chain[0]
     assert first.base == image
 
 
@@ -494,7 +494,7 @@ def test_generated_dockerfiles_have_no_findings(recipe: Recipe | None, version: 
     request = Request(tensorflow=version, method=Method.CONTAINER, recipe=recipe)
     answer = make_plan(Compat.load(), request, Host())
     assert answer.options, answer.conflict
-    context = render_context(answer.options[0], Extras())
+    context = render_context(answer.options[0], UserAdditions())
     report = make_report(
         context.dockerfile, {name: content.decode() for name, content in context.files.items()}
     )
@@ -529,7 +529,7 @@ def check_with_index(
 
 def test_conflict_reported_by_the_index_is_an_error() -> None:
     report, calls = check_with_index(
-        TWO_REQUIREMENTS, PrecheckResult(conflict="tensorflow-text 2.15.0 depends on tensorflow<2.16")
+        TWO_REQUIREMENTS, PrecheckResult(conflict_reason="tensorflow-text 2.15.0 depends on tensorflow<2.16")
     )
     assert codes(report) == {"TFD519"}
     assert report.verdict.cause is Cause.PACKAGE_CONFLICT
@@ -561,7 +561,7 @@ def test_unreachable_index_is_no_error() -> None:
     ],
 )
 def test_index_is_not_asked_about_unanswerable_requests(text: str) -> None:
-    assert check_with_index(text, PrecheckResult(conflict="never"))[1] == []
+    assert check_with_index(text, PrecheckResult(conflict_reason="never"))[1] == []
 
 
 def test_pip_before_20_3_ignores_conflicts() -> None:

@@ -16,8 +16,8 @@ from cli.planner import Tfdoctor, is_clean, validate
 from tfdoctor.dockerfile.read.compose import (
     ContainerStart,
     StartFileError,
-    is_compose,
-    is_devcontainer,
+    is_compose_file,
+    is_devcontainer_file,
     parse_devcontainer,
     parse_services,
 )
@@ -62,13 +62,13 @@ def parse_service(lines: str, header: str = "") -> ContainerStart:
     ],
 )
 def test_gpu_access_of_a_service(lines: str, given_one: bool | None) -> None:
-    assert parse_service(lines).gpu is given_one
+    assert parse_service(lines).has_gpu is given_one
 
 
 def test_own_keys_override_merged_ones() -> None:
     header = f"x-gpu: &gpu\n  {GPU_LINES}\n  image: other"
     start = parse_service("<<: *gpu\n    image: mine", header)
-    assert (start.gpu, start.image) == (True, "mine")
+    assert (start.has_gpu, start.image) == (True, "mine")
     assert parse_service("<<: [*gpu]", header).image == "other"
 
 
@@ -89,7 +89,7 @@ def test_variables_in_image_names(image: str, known: str | None) -> None:
 
 def test_build_section_is_read() -> None:
     start = parse_service("build: {context: app, dockerfile: D, target: run, args: [A=1, B]}")
-    assert (start.dockerfile, start.context, start.target, start.arguments) == (
+    assert (start.dockerfile, start.build_context, start.target_stage, start.build_arguments) == (
         "app/D",
         "app",
         "run",
@@ -144,7 +144,7 @@ def make_devcontainer_start(**entries: Any) -> ContainerStart:
     ],
 )
 def test_gpu_access_of_a_dev_container(more: dict[str, Any], given_one: bool) -> None:
-    assert make_devcontainer_start(**more).gpu is given_one
+    assert make_devcontainer_start(**more).has_gpu is given_one
 
 
 def test_comments_and_trailing_commas_are_accepted() -> None:
@@ -152,7 +152,7 @@ def test_comments_and_trailing_commas_are_accepted() -> None:
       /* "image": "no" */ "image": "a//b /* c */", "runArgs": ["--gpus", "all",], }"""
     start = parse_devcontainer(text, "devcontainer.json")
     assert isinstance(start, ContainerStart)
-    assert (start.image, start.gpu) == ("a//b /* c */", True)
+    assert (start.image, start.has_gpu) == ("a//b /* c */", True)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"image": 3}', "{" * 20_000, "null"])
@@ -163,12 +163,12 @@ def test_invalid_devcontainer_is_refused(text: str) -> None:
 
 def test_file_kinds_are_recognized_by_name() -> None:
     for name in ("compose.yaml", "docker-compose.yml", "compose.gpu.yaml", "docker-compose-dev.yml"):
-        assert is_compose(name, "")
-    assert is_devcontainer("devcontainer.json", "")
-    assert is_devcontainer(".devcontainer.json", "")
+        assert is_compose_file(name, "")
+    assert is_devcontainer_file("devcontainer.json", "")
+    assert is_devcontainer_file(".devcontainer.json", "")
     for name in ("Dockerfile", "Dockerfile.yaml", "composer.json", "values.yaml"):
-        assert not is_compose(name, "FROM scratch\n")
-        assert not is_devcontainer(name, "FROM scratch\n")
+        assert not is_compose_file(name, "FROM scratch\n")
+        assert not is_devcontainer_file(name, "FROM scratch\n")
 
 
 @pytest.mark.parametrize(
@@ -192,8 +192,8 @@ def test_file_kinds_are_recognized_by_name() -> None:
 )
 def test_file_kinds_are_recognized_by_content(text: str, kind: str | None) -> None:
     for name in ("stack.yml", "standard input", "file"):
-        assert is_compose(name, text) is (kind == "compose")
-        assert is_devcontainer(name, text) is (kind == "devcontainer")
+        assert is_compose_file(name, text) is (kind == "compose")
+        assert is_devcontainer_file(name, text) is (kind == "devcontainer")
 
 
 # ---------------------------------------------------------------- command

@@ -106,7 +106,7 @@ def test_json_follows_the_schema_and_the_manifest(tmp_path: Path) -> None:
     jsonschema.Draft202012Validator(schema).validate(answer)
     assert answer["judged"]["differs_from_the_machine"] == []
     assert answer["bundle"]["bytes"] == (tmp_path / "x.tar.gz").stat().st_size < 1 << 20
-    manifest = json.loads(archive.read(tmp_path / "x.tar.gz")["manifest.json"])
+    manifest = json.loads(archive.read_recording(tmp_path / "x.tar.gz")["manifest.json"])
     assert manifest["looked_at"]["commands"]["payload:target"] == "exit status 0"
     assert len(manifest["captured_on"]) == len("2026-01-31")
     assert manifest["replaced"] == answer["replaced"]

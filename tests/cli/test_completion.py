@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.cli import completion_values
-from tfdoctor.cli.completion import FILES_MARKER, SCRIPTS, Shell, list_completions
+from tfdoctor.cli.completion import FILES_MARKER, SCRIPT_BY_SHELL, Shell, list_completions
 from tfdoctor.cli.main import COMMANDS, make_command_group
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
@@ -113,7 +113,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_output_format_of_each_shell() -> None:
     for shell in Shell:
-        assert run(shell.value).stdout == SCRIPTS[shell]
+        assert run(shell.value).stdout == SCRIPT_BY_SHELL[shell]
     assert run("bash", "--", "explain", "libs-unl").stdout == "libs-unlisted\n"
     assert run("fish", "--", "explain", "libs-unl").stdout.startswith("libs-unlisted\tTensorFlow 2.12 ")
     assert run("zsh", "--", "explain", "libs-unl").stdout.startswith("libs-unlisted:TensorFlow 2.12 ")

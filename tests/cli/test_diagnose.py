@@ -19,7 +19,7 @@ import jsonschema
 import pytest
 
 from tfdoctor.findings import Cause
-from tfdoctor.logs.signatures import BENIGN
+from tfdoctor.logs.signatures import BENIGN_CODES
 
 SCHEMA: dict[str, Any] = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "schemas" / "diagnose.schema.json").read_text(
@@ -61,7 +61,7 @@ def log(tmp_path: Path) -> Path:
 
 def test_schema_lists_every_cause() -> None:
     assert SCHEMA["$defs"]["cause"]["enum"] == [cause.value for cause in Cause]
-    assert SCHEMA["$defs"]["report"]["properties"]["benign"]["items"]["enum"] == list(BENIGN)
+    assert SCHEMA["$defs"]["report"]["properties"]["benign"]["items"]["enum"] == list(BENIGN_CODES)
 
 
 def test_plain_file(log: Path) -> None:

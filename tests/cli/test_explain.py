@@ -66,10 +66,10 @@ def test_every_page_has_a_next_command(query: str) -> None:
 
 
 MESSAGES = sorted(
-    (line, signature.causes, signature.benign)
+    (line, signature.causes, signature.benign_code)
     for signature in load_signatures().signatures
-    for line in signature.match[:1]
-    if signature.causes or signature.benign
+    for line in signature.matching_examples[:1]
+    if signature.causes or signature.benign_code
 )
 
 
@@ -116,7 +116,7 @@ def test_cause_lists_all_its_rules() -> None:
         for rule in DOCUMENTED_RULES
         if Cause.INCONCLUSIVE in rule.causes and rule.causes != tuple(Cause)
     ]
-    assert sorted(codes(explanation.rules) + codes(explanation.related)) == sorted(expected)
+    assert sorted(codes(explanation.rules) + codes(explanation.related_rules)) == sorted(expected)
 
 
 def test_cause_without_a_rule() -> None:
@@ -144,7 +144,7 @@ def test_cause_without_a_rule() -> None:
 )
 def test_message_finds_its_page(words: str, code: str) -> None:
     explanation = find_entries(words)
-    found_codes = codes(explanation.rules) or [entry.cause.data.code for entry in explanation.causes]
+    found_codes = codes(explanation.rules) or [entry.cause.data.finding_code for entry in explanation.causes]
     assert found_codes[0] == code
     assert explanation.query == words
 
@@ -156,7 +156,7 @@ def test_query_needs_no_quotes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 @pytest.mark.parametrize("cause", list(Cause), ids=lambda cause: cause.value)
 def test_every_page_has_a_remedy(cause: Cause) -> None:
-    for query in (cause.value, cause.data.code):
+    for query in (cause.value, cause.data.finding_code):
         text = render_explanation(find_entries(query), width=200)
         _, heading, remedy = text.partition("What to do\n")
         assert heading
@@ -312,7 +312,7 @@ def test_retired_codes_lead_to_their_successors() -> None:
 def test_page_of_a_retired_code_names_its_successors(query: str) -> None:
     explanation = find_entries(query, retired=RETIRED_RULES)
     assert codes(explanation.rules) == ["TFD201", "TFD203"]
-    assert explanation.retired is RETIRED_RULES[0]
+    assert explanation.retired_rule is RETIRED_RULES[0]
     text = " ".join(render_explanation(explanation).split())
     assert text.startswith(
         "TFD298 old-paths was retired in 0.9.0 Old paths It said what TFD299 says better. "
@@ -324,7 +324,7 @@ def test_page_of_a_retired_code_names_its_successors(query: str) -> None:
 
 def test_retired_code_without_successor() -> None:
     explanation = find_entries("TFD699", retired=RETIRED_RULES)
-    assert explanation.rules == explanation.causes == explanation.related == ()
+    assert explanation.rules == explanation.causes == explanation.related_rules == ()
     text = " ".join(render_explanation(explanation).split())
     assert "There is no CUDA for Solaris. Nothing reports it now." in text
 
@@ -341,7 +341,7 @@ def test_fix_replaces_retired_codes() -> None:
 def test_current_name_has_precedence_over_a_retired_one() -> None:
     same_name = (replace(RETIRED_RULES[0], name="libs-not-on-path"),)
     assert codes(find_entries("TFD203", retired=same_name).rules) == ["TFD203"]
-    assert find_entries("TFD203", retired=same_name).retired is None
+    assert find_entries("TFD203", retired=same_name).retired_rule is None
 
 
 @pytest.mark.parametrize("asked", ["memory", "TFD826", "why does tensorflow take all of the gpu memory"])

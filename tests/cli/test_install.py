@@ -38,7 +38,7 @@ from tfdoctor.environment.interpreters import Interpreter
 from tfdoctor.environment.smoke_test import is_intact
 from tfdoctor.examine.collect import run_probes
 from tfdoctor.probes import machine as machine_probe
-from tfdoctor.render.install import render_installed
+from tfdoctor.render.install import render_installation
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import LiveSystem, RecordedSystem
 
@@ -343,7 +343,7 @@ def test_problems_of_the_machine_are_no_failed_install(host: str, right: bool) -
     report = diagnose(run_probes(system, compat), compat)
     assert is_intact(report) is right
     if right and report.verdict.gpu_usable is not True:
-        text = render_installed("env", report, is_correct=True, verbose=False)
+        text = render_installation("env", report, is_correct=True, verbose=False)
         assert "What is wrong on this machine: " in text
 
 

@@ -183,7 +183,7 @@ def untried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the resolution of the requirements, which other tests cover."""
 
     def keep_locked(making: InstallRequest) -> ResolvedPackages:
-        return ResolvedPackages(list_locked_lines(making.locks.tensorflow))
+        return ResolvedPackages(list_locked_lines(making.lock_files.tensorflow))
 
     monkeypatch.setattr(command, "resolve_requirements", keep_locked)
 

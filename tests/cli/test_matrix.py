@@ -239,14 +239,14 @@ def test_every_release_has_a_sheet(version: str) -> None:
     rows = select_rows(COMPAT, MatrixQuery(tf=version))
     release_sheet = make_sheet(COMPAT, rows)
     text = render_sheet(release_sheet, as_of=COMPAT.as_of)
-    assert text.startswith(f"{release_sheet.row.release.package} {version} ")
+    assert text.startswith(f"{release_sheet.main_row.release.package} {version} ")
     assert f"=={version}" in text
-    for problem in release_sheet.row.problems:
+    for problem in release_sheet.main_row.problems:
         assert problem.id in {known_problem.id for known_problem in COMPAT.problems}
         assert get_problem_code(problem) in text
-    assert release_sheet.row.release.gpu or "without GPU code" in text
+    assert release_sheet.main_row.release.gpu or "without GPU code" in text
     markdown = render_markdown_sheet(release_sheet, as_of=COMPAT.as_of)
-    assert markdown.startswith(f"# {release_sheet.row.release.package} {version}\n")
+    assert markdown.startswith(f"# {release_sheet.main_row.release.package} {version}\n")
     assert len(release_sheet.other_rows) + 1 == len(rows)
 
 
@@ -288,7 +288,7 @@ def test_problems_have_the_codes_of_check() -> None:
     for problem in COMPAT.problems:
         rule = rules[codes[problem.id]]
         assert problem.cause in {cause.value for cause in rule.causes}
-        if not problem.told_by_rules:
+        if not problem.is_reported_by_rules:
             assert rule is known_problem.RULE
         assert "{" not in describe_conditions(problem)
 

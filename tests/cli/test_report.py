@@ -74,7 +74,7 @@ def test_report_has_the_facts_for_maintainers(name: str, parts: tuple[str, ...])
 def test_report_of_every_recording(folder: Path) -> None:
     compat = Compat.load()
     text = make_report_markdown(
-        record_system(RecordedSystem(folder), compat, python=None, timeout=10, local=False).report
+        record_system(RecordedSystem(folder), compat, python=None, timeout=10, local=False).recording_report
     )
     assert text.startswith("**")
     assert len(text) <= MAX_COMMENT_CHARS

@@ -564,5 +564,5 @@ def test_skipped_output_is_counted_and_its_end_read(monkeypatch: pytest.MonkeyPa
         analyst.kill()
     assert answer is not None
     assert answer.report.gpu_registered is False
-    assert answer.report.lines == 3 * MAX_QUEUED_BYTES // len(piece) * 50_000 + 3
+    assert answer.report.line_count == 3 * MAX_QUEUED_BYTES // len(piece) * 50_000 + 3
     assert analyst.dropped_bytes > MAX_QUEUED_BYTES

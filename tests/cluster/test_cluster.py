@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tfdoctor.causes.codes import CLUSTER
+from tfdoctor.causes.codes import CLUSTER_CODES
 from tfdoctor.cluster import ClusterEvaluation, evaluate_cluster, merge_clusters, parse_cluster
 from tfdoctor.cluster.addresses import is_local_host, parse_address
 from tfdoctor.cluster.faults import CLUSTER_FAULTS
@@ -29,7 +29,7 @@ def evaluate_texts(*texts: str, python: bool = False, source: str = "text") -> l
 
 def summarize_answer(text: str) -> list[tuple[str, str | None]]:
     (answer,) = evaluate_texts(text)
-    return [(fault.name, fault.task) for fault in answer.faults]
+    return [(fault.kind, fault.task) for fault in answer.faults]
 
 
 def config(cluster: Any, task: Any = ("worker", 0)) -> str:
@@ -169,13 +169,13 @@ def test_faults_of_a_specification(text: str, want: list[tuple[str, str | None]]
 )
 def test_fix_is_specific(text: str, fix: str) -> None:
     (answer,) = evaluate_texts(text)
-    assert fix in answer.faults[0].fix
+    assert fix in answer.faults[0].remedy
 
 
 def test_tf_config_needs_a_cluster() -> None:
     """A file may contain a bare ClusterSpec; TensorFlow does not accept one as TF_CONFIG."""
     (answer,) = evaluate_texts('{"worker": ["a:1", "b:1"]}', source="env")
-    assert [fault.name for fault in answer.faults] == ["json-invalid"]
+    assert [fault.kind for fault in answer.faults] == ["json-invalid"]
 
 
 # ---------------------------------------------------------------- Python files
@@ -191,16 +191,16 @@ sess = tf.Session(server.target)
 def test_faults_of_two_programs_of_a_tutorial() -> None:
     """Both programs of a tutorial start task 0, and `localhost2999` has no colon."""
     (answer,) = evaluate_texts(SNIPPET, SNIPPET, python=True)
-    assert [(fault.name, fault.task) for fault in answer.faults] == [
+    assert [(fault.kind, fault.task) for fault in answer.faults] == [
         ("cluster-address", "local:1"),
         ("cluster-task", "local:0"),
     ]
-    assert [fault.fix for fault in answer.faults] == [
+    assert [fault.remedy for fault in answer.faults] == [
         'Write "localhost:2999".',
         "Start one of them as local:1.",
     ]
     (single,) = evaluate_texts(SNIPPET, python=True)
-    assert [fault.name for fault in single.faults] == ["cluster-address"]
+    assert [fault.kind for fault in single.faults] == ["cluster-address"]
     corrected = SNIPPET.replace("localhost2999", "localhost:2999")
     (merged,) = evaluate_texts(corrected, corrected.replace("task_index=0", "task_index=1"), python=True)
     assert not merged.faults
@@ -210,7 +210,7 @@ def test_programs_with_different_addresses() -> None:
     corrected = SNIPPET.replace("localhost2999", "localhost:2999")
     first, second = evaluate_texts(corrected, corrected.replace(":2999", ":3000"), python=True)
     assert not first.faults
-    assert [(fault.name, fault.task) for fault in second.faults] == [("cluster-address", "local:1")]
+    assert [(fault.kind, fault.task) for fault in second.faults] == [("cluster-address", "local:1")]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_programs_with_different_addresses() -> None:
 )  # fmt: skip
 def test_program_is_parsed_but_not_run(text: str, cluster: Any) -> None:
     (answer,) = evaluate_texts(text, python=True)
-    assert answer.specification.raw_cluster == cluster
+    assert answer.specification.original_cluster == cluster
     known = "FLAGS" not in text and cluster is not None
     assert bool(answer.notes) is not known
 
@@ -242,7 +242,7 @@ def test_same_server_in_two_branches_counts_once() -> None:
     (answer,) = evaluate_texts(
         text.replace("if x:\n", "").replace("else:\n", "").replace("    ", ""), python=True
     )
-    assert [fault.name for fault in answer.faults] == ["cluster-task"]
+    assert [fault.kind for fault in answer.faults] == ["cluster-task"]
 
 
 def test_recursive_assignment_terminates() -> None:
@@ -256,8 +256,8 @@ TWO = parse_cluster(config({"worker": ["10.0.0.7:2222", "b:2223"]}), "env").spec
 
 
 def test_own_task_and_its_listener_are_found() -> None:
-    answer = evaluate_cluster(TWO, "env", listening=LOCAL_STATE)
-    assert [(member.is_self, member.is_listening) for member in answer.members] == [
+    answer = evaluate_cluster(TWO, "env", listening_ports=LOCAL_STATE)
+    assert [(member.is_own_task, member.is_listening) for member in answer.members] == [
         (True, True),
         (False, None),
     ]
@@ -267,10 +267,12 @@ def test_own_task_and_its_listener_are_found() -> None:
 
 def test_address_of_another_machine_is_a_fault() -> None:
     cluster = parse_cluster(config({"worker": ["10.0.0.8:2222", "10.0.0.7:2222"]}), "env").specifications[0]
-    assert [fault.name for fault in evaluate_cluster(cluster, "env", listening=LOCAL_STATE).faults] == [
+    assert [fault.kind for fault in evaluate_cluster(cluster, "env", listening_ports=LOCAL_STATE).faults] == [
         "wrong-self-address"
     ]
-    assert not evaluate_cluster(cluster, "text", listening=LOCAL_STATE).faults, "a text can be of any machine"
+    assert not evaluate_cluster(cluster, "text", listening_ports=LOCAL_STATE).faults, (
+        "a text can be of any machine"
+    )
     assert not evaluate_cluster(cluster, "env").faults, "the addresses are not known"
 
 
@@ -278,7 +280,7 @@ def test_unreachable_tasks_are_counted() -> None:
     text = config({"worker": [f"127.0.0.1:{20000 + number}" for number in range(200)]})
     cluster = parse_cluster(text, "text").specifications[0]
     reached = {task: ConnectionResult(False, "refused") for task, _ in cluster.addresses}
-    answer = evaluate_cluster(cluster, "text", reached=reached)
+    answer = evaluate_cluster(cluster, "text", connection_results=reached)
     assert "199 of 200 tasks cannot be reached" in answer.summary
     assert len(answer.faults) < 60
 
@@ -287,10 +289,10 @@ def test_unreachable_tasks_are_counted() -> None:
 def test_unreachable_task_is_reported(why: str) -> None:
     (own, _), (other, _) = TWO.addresses
     answer = evaluate_cluster(
-        TWO, "env", reached={own: ConnectionResult(True), other: ConnectionResult(False, why)}
+        TWO, "env", connection_results={own: ConnectionResult(True), other: ConnectionResult(False, why)}
     )
     (fault,) = answer.faults
-    assert (fault.name, fault.task) == ("unreachable", "worker:1")
+    assert (fault.kind, fault.task) == ("unreachable", "worker:1")
     assert "1 of 2 tasks cannot be reached" in answer.summary
     document = make_cluster_json([answer])
     assert [member["why"] for member in document["members"]] == [None, why]
@@ -303,7 +305,7 @@ def test_unreachable_task_is_reported(why: str) -> None:
 def test_proxy_of_grpc_is_reported(hosts: tuple[str, ...], goes: bool) -> None:
     """Two running servers of TensorFlow 2.20 wait for each other forever if http_proxy is set."""
     proxy = Proxy("http_proxy", hosts)
-    names = [(fault.name, fault.severity.word) for fault in evaluate_cluster(TWO, "env", proxy=proxy).faults]
+    names = [(fault.kind, fault.severity.word) for fault in evaluate_cluster(TWO, "env", proxy=proxy).faults]
     assert names == ([("unreachable", "warning")] if goes else [])
     assert not evaluate_cluster(TWO, "text", proxy=proxy).faults, "a text can be of any machine"
 
@@ -321,7 +323,10 @@ def test_unknown_reachability_is_no_fault() -> None:
     answer = evaluate_cluster(
         TWO,
         "env",
-        reached={own: ConnectionResult(False, "refused"), other: ConnectionResult(None, detail="no time")},
+        connection_results={
+            own: ConnectionResult(False, "refused"),
+            other: ConnectionResult(None, detail="no time"),
+        },
     )
     assert not answer.faults, "this task is not started yet, and of the other nothing is known"
     assert "not known: no time" in render_cluster([answer])
@@ -331,8 +336,8 @@ def test_unknown_reachability_is_no_fault() -> None:
 
 
 def test_each_fault_has_a_code() -> None:
-    assert [fault.name for fault in CLUSTER_FAULTS] == list(CLUSTER)
-    assert len(set(CLUSTER.values())) == len(CLUSTER)
+    assert [fault.name for fault in CLUSTER_FAULTS] == list(CLUSTER_CODES)
+    assert len(set(CLUSTER_CODES.values())) == len(CLUSTER_CODES)
 
 
 def test_hostile_text_is_escaped_and_shortened() -> None:

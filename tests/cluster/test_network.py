@@ -92,7 +92,7 @@ def test_peers_are_probed_in_parallel() -> None:
     with run_server(None) as silent, run_server(SETTINGS) as port:
         addresses = [("127.0.0.1", silent)] * 3 + [("127.0.0.1", port)]
         start = time.monotonic()
-        results = probe_servers(addresses, seconds=0.4, total=0.8)
+        results = probe_servers(addresses, seconds=0.4, total_seconds=0.8)
         seconds = time.monotonic() - start
     assert results[3].ok is True
     assert [result.ok for result in results[:3]] == [False] * 3
@@ -101,7 +101,7 @@ def test_peers_are_probed_in_parallel() -> None:
 
 def test_peer_without_time_left_is_unknown() -> None:
     with run_server(None) as silent:
-        results = probe_servers([("127.0.0.1", silent)] * 200, seconds=0.2, total=0.3)
+        results = probe_servers([("127.0.0.1", silent)] * 200, seconds=0.2, total_seconds=0.3)
     assert any(result.ok is None for result in results)
 
 

@@ -18,8 +18,10 @@ TEXT = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "inde
 
 def summarize_answer(*releases: str | None) -> tuple[list[tuple[str, Severity]], tuple[str, ...]]:
     installed = [InstalledRelease(f"machine {number}", item) for number, item in enumerate(releases)]
-    answer = evaluate_cluster(parse_cluster(TEXT, "env").specifications[0], "env", installed=installed)
-    return [(item.name, item.severity) for item in answer.faults], answer.notes
+    answer = evaluate_cluster(
+        parse_cluster(TEXT, "env").specifications[0], "env", installed_releases=installed
+    )
+    return [(item.kind, item.severity) for item in answer.faults], answer.notes
 
 
 @pytest.mark.parametrize(

@@ -14,19 +14,21 @@ from tfdoctor.compat.folder import data_dir
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfdoctor.compat.cards import Tensor
+    from tfdoctor.compat.cards import TensorCoreThroughput
 
 COMPAT = Compat.load()
 
 
 def test_last_driver_of_each_capability() -> None:
-    rows = COMPAT.cards.ended
-    assert [row.below for row in rows] == sorted((row.below for row in rows), key=versions.parse_capability)
-    assert [versions.compare(row.last, row.first_without) for row in rows] == [-1] * len(rows)
+    rows = COMPAT.cards.unsupported_gpus
+    assert [row.capability_limit for row in rows] == sorted(
+        (row.capability_limit for row in rows), key=versions.parse_capability
+    )
+    assert [versions.compare(row.last_branch, row.first_branch_without) for row in rows] == [-1] * len(rows)
     for capability, last in (("2.1", "390"), ("3.5", "470"), ("5.0", "580"), ("7.0", "580")):
         branch = COMPAT.cards.find_unsupported(capability)
         assert branch is not None
-        assert branch.last == last
+        assert branch.last_branch == last
     assert COMPAT.cards.find_unsupported("7.5") is None
     assert COMPAT.cards.find_unsupported("12.0") is None
 
@@ -36,11 +38,11 @@ def test_windows_drivers_belong_to_their_branch() -> None:
     for capability, last in (("2.1", "391.35"), ("3.5", "475.14"), ("6.1", "582.28")):
         branch = COMPAT.cards.find_unsupported(capability)
         assert branch is not None
-        assert not versions.is_at_least(last, branch.first_without)
+        assert not versions.is_at_least(last, branch.first_branch_without)
 
 
 def test_every_generation_names_known_gpus() -> None:
-    generations = COMPAT.cards.generation
+    generations = COMPAT.cards.generations
     assert [generation.capability for generation in generations] == sorted(
         (generation.capability for generation in generations), key=versions.parse_capability
     )
@@ -67,44 +69,44 @@ def test_speed_falls_back_to_the_major_capability() -> None:
     [("6.1", 8000, 500), ("7.5", 8000, 1050), ("8.6", 8000, 1536), ("12.0", 8000, 1800), ("8.6", 2047, 225)],
 )
 def test_memory_left_after_the_reserve(capability: str, free: int, left: int) -> None:
-    assert COMPAT.cards.reserve.compute_reserve(capability, free) == left
+    assert COMPAT.cards.memory_reserve.compute_reserve(capability, free) == left
 
 
 def test_last_cudnn_of_a_capability() -> None:
-    assert COMPAT.find_cudnn_end("6.1", 9) == "9.11"
-    assert COMPAT.find_cudnn_end("3.7", 8) == "8.8"
-    assert COMPAT.find_cudnn_end("8.6", 9) is None
+    assert COMPAT.find_dropping_cudnn("6.1", 9) == "9.11"
+    assert COMPAT.find_dropping_cudnn("3.7", 8) == "8.8"
+    assert COMPAT.find_dropping_cudnn("8.6", 9) is None
     assert COMPAT.newest_cudnn_major == 9
 
 
 def test_cudnn_of_conda_packages() -> None:
-    assert COMPAT.conda_cudnn("8.0", "5") == "5.1"
-    assert COMPAT.conda_cudnn("8.0", "6.0") == "6.0"
-    assert COMPAT.conda_cudnn("11.2", None) == "8.1"
-    assert COMPAT.conda_cudnn("11.8", "8.6") is None
+    assert COMPAT.find_conda_cudnn("8.0", "5") == "5.1"
+    assert COMPAT.find_conda_cudnn("8.0", "6.0") == "6.0"
+    assert COMPAT.find_conda_cudnn("11.2", None) == "8.1"
+    assert COMPAT.find_conda_cudnn("11.8", "8.6") is None
 
 
 def test_newer_packages_need_newer_pythons() -> None:
-    for ladder in COMPAT.ladders:
+    for ladder in COMPAT.unlimited_versions:
         package_versions = list(ladder.oldest_python)
         assert package_versions == sorted(package_versions, key=versions.parse_numbers)
         pythons = [versions.parse_numbers(python) for python in ladder.oldest_python.values()]
         assert pythons == sorted(pythons)
-    assert {ladder.package for ladder in COMPAT.ladders} == {"numpy", "protobuf"}
+    assert {ladder.package for ladder in COMPAT.unlimited_versions} == {"numpy", "protobuf"}
 
 
 def test_default_python_of_a_distribution() -> None:
-    assert COMPAT.pythons.get_default("debian", "bookworm") == "3.11"
-    assert COMPAT.pythons.get_default("debian", "12") == "3.11"
-    assert COMPAT.pythons.get_default("ubuntu", "22.04") == "3.10"
-    assert COMPAT.pythons.get_default("fedora", "40") is None
+    assert COMPAT.pythons.get_default_python("debian", "bookworm") == "3.11"
+    assert COMPAT.pythons.get_default_python("debian", "12") == "3.11"
+    assert COMPAT.pythons.get_default_python("ubuntu", "22.04") == "3.10"
+    assert COMPAT.pythons.get_default_python("fedora", "40") is None
 
 
 def test_conda_names_are_in_one_list_each() -> None:
     names = COMPAT.conda_names
-    assert not names.same & names.foreign
-    assert not names.same & names.other.keys()
-    assert not names.foreign & names.other.keys()
+    assert not names.identical_names & names.unrelated_names
+    assert not names.identical_names & names.index_name_by_conda_name.keys()
+    assert not names.unrelated_names & names.index_name_by_conda_name.keys()
 
 
 @pytest.mark.parametrize(
@@ -133,12 +135,14 @@ def test_invalid_table_is_rejected(tmp_path: Path, name: str, old: str, new: str
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("row", COMPAT.cards.tensor, ids=lambda row: f"{row.card} {row.dtype}")
-def test_documented_peak_equals_the_computed_peak(row: Tensor) -> None:
+@pytest.mark.parametrize(
+    "row", COMPAT.cards.tensor_throughputs, ids=lambda row: f"{row.reference_gpu} {row.dtype}"
+)
+def test_documented_peak_equals_the_computed_peak(row: TensorCoreThroughput) -> None:
     """Compute the peak from the operations per clock, and compare it with NVIDIA's figure (TFLOP/s)."""
     computed = 2 * row.per_clock * row.multiprocessors * row.clock_mhz * 1e6 / 1e12
     assert computed == pytest.approx(row.tflops, rel=0.03)
-    assert COMPAT.cards.list_adds_per_clock(row.capability, row.card)[row.dtype] == row.per_clock
+    assert COMPAT.cards.list_adds_per_clock(row.capability, row.reference_gpu)[row.dtype] == row.per_clock
 
 
 def test_peak_of_other_gpus_is_not_guessed() -> None:

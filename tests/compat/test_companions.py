@@ -21,41 +21,45 @@ COMPAT = Compat.load()
     "tensorflow", sorted({release.version for release in COMPAT.releases}, key=versions.parse)
 )
 def test_limits_exclude_every_breaking_version(tensorflow: str) -> None:
-    for package, requirement in COMPAT.companion_limits(tensorflow).items():
+    for package, requirement in COMPAT.list_companion_limits(tensorflow).items():
         limit = versions.find_upper_limit(requirement)
         assert limit is not None
         for companion in COMPAT.companions:
             applies = companion.package == package and versions.satisfies(tensorflow, companion.tensorflow)
-            if applies and companion.breaks.startswith(">="):
-                assert versions.compare(companion.breaks[2:].partition(",")[0], limit) >= 0, (
+            if applies and companion.broken_versions.startswith(">="):
+                assert versions.compare(companion.broken_versions[2:].partition(",")[0], limit) >= 0, (
                     companion.id,
                     requirement,
                 )
 
 
 def test_no_limit_for_what_tensorflow_limits_itself() -> None:
-    assert "numpy" in COMPAT.companion_limits("2.4.4")
-    assert "numpy" not in COMPAT.companion_limits("2.4.4", ("numpy~=1.19.2",))
-    assert COMPAT.companion_limits("2.10.1", ("numpy>=1.20",))["numpy"] == "numpy<2"
+    assert "numpy" in COMPAT.list_companion_limits("2.4.4")
+    assert "numpy" not in COMPAT.list_companion_limits("2.4.4", ("numpy~=1.19.2",))
+    assert COMPAT.list_companion_limits("2.10.1", ("numpy>=1.20",))["numpy"] == "numpy<2"
 
 
 def test_every_entry_has_a_measured_failure():
     for companion in Compat.load().companions:
-        assert companion.fails, companion.id
+        assert companion.failing_runs, companion.id
         assert companion.tensorflow
 
 
 def test_local_and_invalid_versions():
     assert [
         r.id
-        for r in Compat.load().find_breaking("1.15.5+nv23.3", {"numpy": "1.18", "protobuf": "4.25.3"}, {})
+        for r in Compat.load().find_incompatible_packages(
+            "1.15.5+nv23.3", {"numpy": "1.18", "protobuf": "4.25.3"}, {}
+        )
     ]
-    assert Compat.load().find_breaking("no version", {"numpy": "2"}, {}) == ()
-    assert Compat.load().find_breaking(None, {}, {}) == ()
+    assert Compat.load().find_incompatible_packages("no version", {"numpy": "2"}, {}) == ()
+    assert Compat.load().find_incompatible_packages(None, {}, {}) == ()
     assert not [
         r
-        for r in Compat.load().find_breaking("2.18.0", {"numpy": "strange", "protobuf": "5.29"}, {})
-        if r.breaks
+        for r in Compat.load().find_incompatible_packages(
+            "2.18.0", {"numpy": "strange", "protobuf": "5.29"}, {}
+        )
+        if r.broken_versions
     ]
 
 

@@ -32,18 +32,18 @@ COMPAT = Compat.load()
     ],
 )
 def test_driver_minimum(cuda: str, os: Any, minimum: str | None, own: str | None) -> None:
-    requirement = COMPAT.driver_minimum(cuda, os)
-    assert (requirement.minimum, requirement.own) == (minimum, own)
+    requirement = COMPAT.find_driver_minimum(cuda, os)
+    assert (requirement.minimum, requirement.toolkit_driver) == (minimum, own)
     assert requirement.explanation
     assert minimum is None or requirement.sources
 
 
 def test_minor_version_compatibility_is_explained() -> None:
-    requirement = COMPAT.driver_minimum("12.5.1")
+    requirement = COMPAT.find_driver_minimum("12.5.1")
     assert requirement.minor_version_compatibility
     assert "any CUDA 12.x runs on driver 525.60.13" in requirement.explanation
     assert "needs 555.42.06" in requirement.explanation
-    assert not COMPAT.driver_minimum("10.1").minor_version_compatibility
+    assert not COMPAT.find_driver_minimum("10.1").minor_version_compatibility
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_minor_version_compatibility_is_explained() -> None:
     ],
 )
 def test_newest_cuda_for_driver(driver: str, cuda: str | None) -> None:
-    assert COMPAT.newest_cuda_for_driver(driver) == cuda
+    assert COMPAT.find_newest_cuda_for_driver(driver) == cuda

@@ -28,6 +28,6 @@ COMPAT = Compat.load()
     ],
 )
 def test_cudnn_support(version: str, capability: str, verdict: str) -> None:
-    support = COMPAT.cudnn_support(version, capability)
+    support = COMPAT.find_cudnn_support(version, capability)
     assert support.verdict == verdict
     assert support.explanation

@@ -71,9 +71,9 @@ def test_data_has_no_paths_of_a_build_machine() -> None:
 class TestRelease:
     def test_is_well_formed(self, row: Release) -> None:
         versions.parse(row.version)
-        dt.date.fromisoformat(row.released)
+        dt.date.fromisoformat(row.release_date)
         assert re.fullmatch(r"[0-9a-f]{64}", row.sha256)
-        assert row.size > 1_000_000
+        assert row.size_bytes > 1_000_000
         assert row.wheel.startswith(f"{row.package.replace('-', '_')}-{row.version}-cp")
         assert row.platform_tag in row.wheel
         assert row.sources
@@ -107,7 +107,7 @@ class TestRelease:
             stems.append(parts[0])
         # Linked libraries are loaded in an order that the linker chose for each release.
         order = sorted if row.linkage == "needed" else list
-        assert order(stems) == order(COMPAT.registration(row.version).opens)
+        assert order(stems) == order(COMPAT.find_registration(row.version).opened_stems)
         assert row.driver_libraries == COMPAT.list_driver_libraries(row.version)
 
     def test_sonames_match_its_cuda(self, row: Release) -> None:
@@ -141,7 +141,7 @@ class TestRelease:
             assert wheel.project in projects
 
     def test_its_cuda_can_compile_for_its_capabilities(self, row: Release) -> None:
-        series = COMPAT.cuda_series(row.cuda) if row.cuda else None
+        series = COMPAT.find_cuda_series(row.cuda) if row.cuda else None
         if series is not None:
             assert {*row.cubin, *row.ptx} <= {*series.capabilities}
 
@@ -163,7 +163,7 @@ def test_patches_of_a_minor_need_the_same_libraries() -> None:
 
 def test_both_packages_are_one_build_from_2_1() -> None:
     for release in GPU_RELEASES:
-        gpu_release = COMPAT.release(release.version, "tensorflow-gpu")
+        gpu_release = COMPAT.find_release(release.version, "tensorflow-gpu")
         if release.package == "tensorflow" and gpu_release is not None and release.version != "1.15.0":
             assert (gpu_release.cubin, gpu_release.ptx, gpu_release.defines, gpu_release.glibc) == (
                 release.cubin,
@@ -200,10 +200,10 @@ def test_arch_specific_ptx_is_the_blackwell_problem() -> None:
     faulty = {release.minor for release in GPU_RELEASES if release.ptx_arch_specific}
     assert faulty == {"2.16", "2.17", "2.18", "2.19", "2.20"}
     assert {target for release in GPU_RELEASES for target in release.ptx_arch_specific} == {"9.0a"}
-    problem = COMPAT.problem("ptx-sm90a-on-blackwell")
+    problem = COMPAT.find_problem("ptx-sm90a-on-blackwell")
     assert problem is not None
     for release in GPU_RELEASES:
-        assert problem.applies(release.package, release.version) == bool(release.ptx_arch_specific)
+        assert problem.affects_release(release.package, release.version) == bool(release.ptx_arch_specific)
 
 
 # --- CUDA ---
@@ -247,14 +247,18 @@ def test_only_major_cuda_versions_drop_capabilities() -> None:
 
 def test_cudnn_ranges_are_ordered_and_never_lower() -> None:
     for older, newer in itertools.pairwise(COMPAT.cudnn_ranges):
-        assert versions.compare(older.first, older.below) < 0
-        assert versions.compare(older.below, newer.first) <= 0
-        assert versions.parse_capability(older.lowest) <= versions.parse_capability(newer.lowest)
-        assert versions.parse_capability(older.highest) <= versions.parse_capability(newer.highest)
+        assert versions.compare(older.first_version, older.end_version) < 0
+        assert versions.compare(older.end_version, newer.first_version) <= 0
+        assert versions.parse_capability(older.min_capability) <= versions.parse_capability(
+            newer.min_capability
+        )
+        assert versions.parse_capability(older.max_capability) <= versions.parse_capability(
+            newer.max_capability
+        )
     for entry in COMPAT.cudnn_ranges:
-        assert (entry.evidence == "measured") == bool(entry.measured)
-        for version in entry.measured:
-            assert COMPAT.cudnn_range(version) is entry
+        assert (entry.evidence == "measured") == bool(entry.measured_versions)
+        for version in entry.measured_versions:
+            assert COMPAT.find_cudnn_range(version) is entry
 
 
 # --- GPUs ---
@@ -275,7 +279,7 @@ def test_ambiguous_names_are_marked() -> None:
     for gpu_name, capabilities in marked.items():
         match = COMPAT.find_gpus_by_name(gpu_name)
         assert match is not None
-        assert match.ambiguous
+        assert match.is_ambiguous
         assert list(match.capabilities) == capabilities.split(", ")
     by_name: dict[str, set[str]] = {}
     for gpu in COMPAT.gpus:
@@ -289,15 +293,15 @@ def test_ambiguous_names_are_marked() -> None:
 def test_libraries_match_the_registration_data() -> None:
     stems = [row.stem for row in COMPAT.libraries]
     assert len(stems) == len(set(stems))
-    needed = {stem for row in GPU_RELEASES for stem in COMPAT.registration(row.version).opens}
+    needed = {stem for row in GPU_RELEASES for stem in COMPAT.find_registration(row.version).opened_stems}
     assert needed == {row.stem for row in COMPAT.libraries if row.role == "registration"}
     for row in COMPAT.libraries:
         if row.role == "registration" and row.stem != "cudart":
             assert row.first_tf is not None
-            assert row.stem in COMPAT.registration(row.first_tf).opens
+            assert row.stem in COMPAT.find_registration(row.first_tf).opened_stems
             if row.last_tf is not None:
-                assert row.stem in COMPAT.registration(row.last_tf).opens
-                assert row.stem not in COMPAT.registration(COMPAT.newest.version).opens
+                assert row.stem in COMPAT.find_registration(row.last_tf).opened_stems
+                assert row.stem not in COMPAT.find_registration(COMPAT.newest.version).opened_stems
         for wheel in row.wheels.values():
             assert re.fullmatch(r"nvidia/\w+/lib", wheel.folder)
             assert wheel.project.startswith("nvidia-")
@@ -309,12 +313,14 @@ def test_problems_are_well_formed() -> None:
     packages = {release.name for release in COMPAT.distributions}
     for problem in COMPAT.problems:
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", problem.id)
-        assert set(problem.package) <= packages
+        assert set(problem.packages) <= packages
         assert problem.cause in CAUSES
         assert problem.text.endswith(".")
         assert not problem.title.endswith(".")
         affected = [
-            release for release in COMPAT.releases if problem.applies(release.package, release.version)
+            release
+            for release in COMPAT.releases
+            if problem.affects_release(release.package, release.version)
         ]
         assert affected or problem.id == "tensorflow-gpu-removed"
 
@@ -329,9 +335,9 @@ def test_releases_agree_with_the_researched_facts() -> None:
     entries = json.loads((FACTS / "wheels.json").read_bytes())["entries"]
     assert len(entries) == 181
     for entry in entries:
-        release = COMPAT.release(entry["version"], entry["project"])
+        release = COMPAT.find_release(entry["version"], entry["project"])
         assert release is not None, entry["version"]
-        assert (release.released, release.yanked) == (entry["upload_date"], entry["yanked"])
+        assert (release.release_date, release.yanked) == (entry["upload_date"], entry["yanked"])
         assert release.platform_tag == entry["platform_tag"]
         tags = [versions.parse_python_tag(tag) for tag in entry["linux_x86_64_python_tags"]]
         assert set(release.linux_pythons) == set(tags)
@@ -377,7 +383,7 @@ class Disagreements:
 
 
 def test_disagreements_are_settled_with_a_reason() -> None:
-    for disagreement in decode.read(Disagreements, data_dir("compat") / "disagreements.toml").rows:
+    for disagreement in decode.read_table(Disagreements, data_dir("compat") / "disagreements.toml").rows:
         assert disagreement.says
         assert disagreement.reason.endswith(".")
         spec = disagreement.releases

@@ -26,22 +26,22 @@ BUSY_FACTOR = 4
 @pytest.mark.parametrize("cuda", ["14.0", "15", "99.9.9"])
 def test_newer_cuda_is_unknown(cuda: str) -> None:
     for os in ("linux", "windows"):
-        requirement = COMPAT.driver_minimum(cuda, os)
-        assert requirement.minimum is requirement.own is requirement.family_floor is None
+        requirement = COMPAT.find_driver_minimum(cuda, os)
+        assert requirement.minimum is requirement.toolkit_driver is requirement.family_minimum is None
         assert "newer than this table" in requirement.explanation
         assert COMPAT.as_of[:4] in requirement.explanation
-    assert COMPAT.cuda_series(cuda) is None
-    assert COMPAT.cuda_release(cuda) is None
-    assert not COMPAT.image_tags(cuda)
+    assert COMPAT.find_cuda_series(cuda) is None
+    assert COMPAT.find_cuda_release(cuda) is None
+    assert not COMPAT.list_image_tags(cuda)
     assert COMPAT.images.find_deleted(cuda) is None
     assert all(COMPAT.find_soname(library.stem, cuda) is None for library in COMPAT.libraries)
 
 
 def test_newer_minor_of_a_known_cuda_has_the_documented_floor() -> None:
-    requirement = COMPAT.driver_minimum("13.99")
-    assert (requirement.minimum, requirement.own) == ("580.65.06", None)
+    requirement = COMPAT.find_driver_minimum("13.99")
+    assert (requirement.minimum, requirement.toolkit_driver) == ("580.65.06", None)
     assert "is not in the table" in requirement.explanation
-    assert COMPAT.cuda_series("13.99") is None
+    assert COMPAT.find_cuda_series("13.99") is None
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_newer_minor_of_a_known_cuda_has_the_documented_floor() -> None:
     [("999.1", None), ("700.10", None), ("615.9", "13.4"), ("595.80", "13.2"), ("525.60.13", "12.0"), ("300", None)],
 )  # fmt: skip
 def test_newer_driver_is_unknown(driver: str, cuda: str | None) -> None:
-    assert COMPAT.newest_cuda_for_driver(driver) == cuda
+    assert COMPAT.find_newest_cuda_for_driver(driver) == cuda
 
 
 @pytest.mark.parametrize("version", ["9.99.0.1", "10.0", "11.2.3"])
 def test_newer_cudnn_is_unknown(version: str) -> None:
-    assert COMPAT.cudnn_range(version) is None
-    assert COMPAT.cudnn_support(version, "8.6").verdict == "unknown"
+    assert COMPAT.find_cudnn_range(version) is None
+    assert COMPAT.find_cudnn_support(version, "8.6").verdict == "unknown"
 
 
 @pytest.mark.parametrize("step", [(0, 1), (0, 2), (1, 0), (2, 1)])
@@ -63,12 +63,12 @@ def test_newer_cudnn_is_unknown(version: str) -> None:
 def test_newer_tensorflow_is_extrapolated(step: tuple[int, int], rest: str) -> None:
     major, minor = COMPAT.releases[-1].parsed.release[:2]
     version = f"{major + step[0]}.{minor + step[1]}{rest}"
-    assert COMPAT.release(version) is None
-    nearest = COMPAT.nearest(version)
-    assert nearest.extrapolated
-    assert not nearest.exact
+    assert COMPAT.find_release(version) is None
+    nearest = COMPAT.find_nearest(version)
+    assert nearest.is_extrapolated
+    assert not nearest.is_exact
     assert COMPAT.as_of in nearest.reason
-    assert COMPAT.official_image(version) is None
+    assert COMPAT.find_official_image(version) is None
 
 
 def test_problems_do_not_apply_to_unknown_releases() -> None:
@@ -76,7 +76,7 @@ def test_problems_do_not_apply_to_unknown_releases() -> None:
     open_ended = {"windows-without-gpu", "missing-library-not-named", "tensorflow-gpu-removed"}
     for problem in COMPAT.problems:
         if problem.id not in open_ended:
-            assert not problem.applies(problem.package[0], "2.30.0"), problem.id
+            assert not problem.affects_release(problem.packages[0], "2.30.0"), problem.id
 
 
 def test_every_table_has_a_date() -> None:
@@ -116,7 +116,7 @@ def test_minimum_driver_grows_with_cuda() -> None:
         {release.cuda for release in COMPAT.releases if release.cuda}, key=versions.parse_numbers
     )
     for os in ("linux", "windows"):
-        minimums = [COMPAT.driver_minimum(cuda, os).minimum for cuda in cuda_versions]
+        minimums = [COMPAT.find_driver_minimum(cuda, os).minimum for cuda in cuda_versions]
         assert all(minimums)
         for older, newer in itertools.pairwise([text for text in minimums if text]):
             # 11.0 needs its own driver; from 11.1 on the family's lower floor holds.
@@ -129,7 +129,7 @@ def test_registration_floors_are_measured_on_both_sides() -> None:
     measured = {row.version for row in COMPAT.releases if row.registration_floor_evidence == "measured"}
     assert measured == set(floors)
     for version, floor in floors.items():
-        row = COMPAT.release(version)
+        row = COMPAT.find_release(version)
         assert row is not None
         assert row.registration_floor == floor["registers"]
         assert versions.parse_capability(floor["refuses"]) < versions.parse_capability(floor["registers"])

@@ -11,15 +11,15 @@ COMPAT = Compat.load()
 
 @pytest.mark.parametrize("text", ["2684", "0x2684", "10de:2684", "0x268410DE", " 2684 "])
 def test_gpu_by_pci_id(text: str) -> None:
-    gpu = COMPAT.gpu_by_pci_id(text)
+    gpu = COMPAT.find_gpu_by_pci_id(text)
     assert gpu is not None
     assert gpu.name == "NVIDIA GeForce RTX 4090"
     assert gpu.capability == "8.9"
 
 
 def test_unknown_pci_id() -> None:
-    assert COMPAT.gpu_by_pci_id("ffff") is None
-    assert COMPAT.gpu_by_pci_id("") is None
+    assert COMPAT.find_gpu_by_pci_id("ffff") is None
+    assert COMPAT.find_gpu_by_pci_id("") is None
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def test_gpus_by_name(text: str, capabilities: tuple[str, ...], *, exact: bool) 
     match = COMPAT.find_gpus_by_name(text)
     assert match is not None
     assert match.capabilities == capabilities
-    assert match.exact is exact
-    assert match.ambiguous is (len(capabilities) > 1)
+    assert match.is_exact is exact
+    assert match.is_ambiguous is (len(capabilities) > 1)
 
 
 @pytest.mark.parametrize("text", ["RTX 9999", "", "nvidia", "Radeon RX 7900"])
@@ -51,7 +51,7 @@ def test_unknown_gpu_name(text: str) -> None:
 
 
 def test_nearest_gpu_names() -> None:
-    assert "NVIDIA GeForce RTX 5090" in COMPAT.nearest_gpu_names("RTX 9090")
+    assert "NVIDIA GeForce RTX 5090" in COMPAT.find_similar_gpu_names("RTX 9090")
 
 
 def test_every_gpu_is_found_by_its_own_name() -> None:

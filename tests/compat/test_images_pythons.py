@@ -22,22 +22,22 @@ FACTS = Path(__file__).resolve().parents[2].parent / "shared" / "facts" / "image
 
 
 def test_tags_of_nvidia_cuda() -> None:
-    names = [tag.name for tag in COMPAT.image_tags("11.8", 8, "runtime")]
+    names = [tag.name for tag in COMPAT.list_image_tags("11.8", 8, "runtime")]
     assert names == [
         f"nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu{system}" for system in ("22.04", "20.04", "18.04")
     ]
-    cudnn_by_system = {tag.system: tag.cudnn for tag in COMPAT.image_tags("11.8", 8, "runtime")}
+    cudnn_by_system = {tag.system: tag.cudnn for tag in COMPAT.list_image_tags("11.8", 8, "runtime")}
     assert cudnn_by_system == {"22.04": "8.9.6.50", "20.04": "8.9.6.50", "18.04": "8.6.0.163"}
-    assert COMPAT.image_tags("12.4", 9, "devel")[0].name == "nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04"
-    assert COMPAT.image_tags("12.3", None, "base")[0].name == "nvidia/cuda:12.3.2-base-ubuntu22.04"
-    assert not COMPAT.image_tags("12.3", 8), "12.3.2 has cuDNN 9, the others none"
-    assert not COMPAT.image_tags("10")
-    assert not COMPAT.image_tags("14")
+    assert COMPAT.list_image_tags("12.4", 9, "devel")[0].name == "nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04"
+    assert COMPAT.list_image_tags("12.3", None, "base")[0].name == "nvidia/cuda:12.3.2-base-ubuntu22.04"
+    assert not COMPAT.list_image_tags("12.3", 8), "12.3.2 has cuDNN 9, the others none"
+    assert not COMPAT.list_image_tags("10")
+    assert not COMPAT.list_image_tags("14")
 
 
 def test_no_cudnn_differs_from_unknown_cudnn() -> None:
-    assert not any(tag.has_cudnn for tag in IMAGES.tags("12.2"))
-    tags = IMAGES.tags("11.1", cudnn_major=8, system="18.04")
+    assert not any(tag.has_cudnn for tag in IMAGES.list_tags("12.2"))
+    tags = IMAGES.list_tags("11.1", cudnn_major=8, system="18.04")
     assert tags
     assert all(tag.has_cudnn and tag.cudnn is None for tag in tags)
 
@@ -50,22 +50,24 @@ def test_deleted_and_unknown_releases_differ() -> None:
 
 
 def test_no_listed_release_is_marked_as_deleted() -> None:
-    keys = [versions.parse_numbers(release.version) for release in IMAGES.cuda]
+    keys = [versions.parse_numbers(release.version) for release in IMAGES.cuda_images]
     assert keys == sorted(set(keys))
-    for release in IMAGES.cuda:
-        assert not any(versions.satisfies(release.version, deletion.versions) for deletion in IMAGES.gone)
+    for release in IMAGES.cuda_images:
+        assert not any(
+            versions.satisfies(release.version, deletion.versions) for deletion in IMAGES.deleted_images
+        )
         assert list(release.systems) == sorted(release.systems, key=versions.parse_numbers)
         assert release.flavours or release.status == "listed"
-        for version in release.cudnn.values():
+        for version in release.cudnn_by_system.values():
             assert re.fullmatch(r"[89]\.\d+\.\d+\.\d+", version)
 
 
 def test_newer_cuda_images_have_newer_cudnn() -> None:
     for system in ("20.04", "22.04"):
         cudnn_versions = [
-            release.cudnn[system]
-            for release in IMAGES.cuda
-            if system in release.cudnn and release.version != "11.8.0"
+            release.cudnn_by_system[system]
+            for release in IMAGES.cuda_images
+            if system in release.cudnn_by_system and release.version != "11.8.0"
         ]
         assert all(versions.compare(a, b) <= 0 for a, b in itertools.pairwise(cudnn_versions))
 
@@ -80,9 +82,9 @@ def test_tags_equal_the_researched_tags() -> None:
     }
     documented |= {*facts["registry_listing_devel_cudnn"]["tags"]}
     documented = {tag for tag in documented if "tensorrt" not in tag}
-    listed = {tag.name for major in (None, 8, 9) for tag in IMAGES.tags(cudnn_major=major)}
-    for row in IMAGES.cuda:  # neither the tag nor any file read has cuDNN's major version
-        if not row.cudnn and row.cudnn_tag == "cudnn":
+    listed = {tag.name for major in (None, 8, 9) for tag in IMAGES.list_tags(cudnn_major=major)}
+    for row in IMAGES.cuda_images:  # neither the tag nor any file read has cuDNN's major version
+        if not row.cudnn_by_system and row.cudnn_tag == "cudnn":
             listed |= {
                 f"nvidia/cuda:{row.version}-cudnn-{flavour}-ubuntu{system}"
                 for flavour in row.cudnn_flavours
@@ -91,9 +93,9 @@ def test_tags_equal_the_researched_tags() -> None:
     assert {name.removeprefix("nvidia/cuda:") for name in listed} == documented
     for tag, contents in facts["contents"].items():
         match = re.fullmatch(r"(\d+\.\d+\.\d+)-cudnn\d*-runtime-ubuntu(.*)", tag)
-        row = next((row for row in IMAGES.cuda if match and row.version == match[1]), None)
+        row = next((row for row in IMAGES.cuda_images if match and row.version == match[1]), None)
         if match and row and contents["cudnn"]:
-            assert row.cudnn[match[2]] == contents["cudnn"].removesuffix("-1")
+            assert row.cudnn_by_system[match[2]] == contents["cudnn"].removesuffix("-1")
 
 
 # --- images of TensorFlow and NVIDIA ---
@@ -103,7 +105,7 @@ def test_official_image_works_if_it_has_the_sonames() -> None:
     """Compare the CUDA and cuDNN of each image with the sonames that the release's wheel opens."""
     exceptions: set[str] = set()
     for release in COMPAT.releases:
-        image = COMPAT.official_image(release.version)
+        image = COMPAT.find_official_image(release.version)
         if not release.gpu or image is None or release.cuda is None:
             continue
         recipe = image.recipe
@@ -112,7 +114,7 @@ def test_official_image_works_if_it_has_the_sonames() -> None:
         same_cudnn = (
             cudnn is None or recipe.cudnn is None or cudnn == f"libcudnn.so.{versions.major(recipe.cudnn)}"
         )
-        assert recipe.works == (same_cuda and same_cudnn), release.version
+        assert recipe.has_working_libraries == (same_cuda and same_cudnn), release.version
         # Some late patches have no wheel for the Python of their minor's recipe; their images are built differently.
         if recipe.python not in release.linux_pythons:
             exceptions.add(release.version)
@@ -121,45 +123,45 @@ def test_official_image_works_if_it_has_the_sonames() -> None:
 
 def test_each_final_gpu_release_has_at_most_one_recipe() -> None:
     for release in COMPAT.releases:
-        recipes = [r for r in IMAGES.official if versions.satisfies(release.version, r.versions)]
+        recipes = [r for r in IMAGES.official_recipes if versions.satisfies(release.version, r.versions)]
         assert len(recipes) <= 1
         if release.gpu and not release.is_prerelease:
             assert recipes, release.version
 
 
 def test_ngc_images() -> None:
-    assert COMPAT.ngc_images()[0].name == "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
-    assert [image.tag for image in COMPAT.ngc_images("1.15")] == [
+    assert COMPAT.list_ngc_images()[0].name == "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
+    assert [image.tag for image in COMPAT.list_ngc_images("1.15")] == [
         "23.03-tf1-py3",
         "21.10-tf1-py3",
         "20.06-tf1-py3",
     ]
-    assert all("-tf1-" not in image.tag for image in COMPAT.ngc_images("2"))
-    assert {image.cuda for image in COMPAT.ngc_images(cuda="12")} == {
+    assert all("-tf1-" not in image.tag for image in COMPAT.list_ngc_images("2"))
+    assert {image.cuda for image in COMPAT.list_ngc_images(cuda="12")} == {
         "12.0.1",
         "12.1.0",
         "12.1.1",
         "12.8.0.38",
     }
-    for image in IMAGES.ngc:
-        assert COMPAT.cuda_series(image.cuda) or COMPAT.cuda_release(image.cuda)
+    for image in IMAGES.ngc_images:
+        assert COMPAT.find_cuda_series(image.cuda) or COMPAT.find_cuda_release(image.cuda)
 
 
 # --- Pythons ---
 
 
 def test_builds_of_a_python() -> None:
-    origins = [build.origin for build in COMPAT.python_builds("3.9.18")]
+    origins = [build.origin for build in COMPAT.find_python_builds("3.9.18")]
     assert origins == ["ubuntu 20.04", "python-build-standalone", "pyenv"]
-    candidate = COMPAT.python_builds("3.11", system="22.04")[0]
-    assert candidate.prerelease
-    assert not COMPAT.python_builds("2.6")
+    candidate = COMPAT.find_python_builds("3.11", system="22.04")[0]
+    assert candidate.is_prerelease
+    assert not COMPAT.find_python_builds("2.6")
 
 
 def test_every_python_of_a_gpu_release_is_available() -> None:
     for release in COMPAT.releases:
         if release.gpu and versions.is_at_least(release.version, "2.0"):
-            assert any(COMPAT.python_builds(python) for python in release.linux_pythons)
+            assert any(COMPAT.find_python_builds(python) for python in release.linux_pythons)
 
 
 def test_newer_system_has_a_newer_glibc() -> None:
@@ -224,8 +226,8 @@ def test_slim_image_matches_its_tag() -> None:
         "bullseye": ("debian 11", "2.31"),
         "bookworm": ("debian 12", "2.36"),
     }
-    assert len({image.python for image in IMAGES.python}) == len(IMAGES.python)
-    for image in IMAGES.python:
+    assert len({image.python for image in IMAGES.python_images}) == len(IMAGES.python_images)
+    for image in IMAGES.python_images:
         python, slim, system = image.tag.split("-")
         assert (python, slim) == (image.python, "slim")
         assert (image.system, image.glibc) == names[system]
@@ -245,6 +247,8 @@ def test_every_python_of_a_gpu_release_has_a_slim_image() -> None:
 
 def test_unpacked_size_is_at_least_the_packed_size() -> None:
     for release in COMPAT.releases:
-        assert 0 < release.size <= release.unpacked < 4 * release.size + 2_000_000_000, release.version
-    newest = COMPAT.release("2.21.0")
-    assert newest.unpacked > 1_000_000_000
+        assert 0 < release.size_bytes <= release.unpacked_bytes < 4 * release.size_bytes + 2_000_000_000, (
+            release.version
+        )
+    newest = COMPAT.find_release("2.21.0")
+    assert newest.unpacked_bytes > 1_000_000_000

@@ -8,7 +8,7 @@ import pytest
 
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.folder import data_dir
-from tfdoctor.compat.imported import list_measured_minors, load_imported
+from tfdoctor.compat.imported import list_measured_minors, load_import_needs
 
 COMPAT = Compat.load()
 MINORS = list_measured_minors(COMPAT.folder)
@@ -16,14 +16,16 @@ MINORS = list_measured_minors(COMPAT.folder)
 
 @pytest.mark.parametrize("minor", MINORS)
 def test_every_table_reads(minor: str) -> None:
-    table = load_imported(COMPAT.folder, minor)
-    assert {"numpy", "google.protobuf"} <= table.needs.keys()
-    assert table.sets
-    assert all("numpy" in modules for modules in table.sets)
-    assert {"random", "json", "typing"} & table.shadowable
-    assert not {name for name in table.idle if not name.startswith(("tensorflow/", "tensorflow_core/"))}
-    assert "tensorflow/python/framework/ops.py" not in table.idle
-    assert not {name for name in table.needs if name.startswith(("tensorflow", "keras.", "_"))}
+    table = load_import_needs(COMPAT.folder, minor)
+    assert {"numpy", "google.protobuf"} <= table.attributes_by_module.keys()
+    assert table.working_sets
+    assert all("numpy" in modules for modules in table.working_sets)
+    assert {"random", "json", "typing"} & table.shadowable_modules
+    assert not {
+        name for name in table.unloaded_files if not name.startswith(("tensorflow/", "tensorflow_core/"))
+    }
+    assert "tensorflow/python/framework/ops.py" not in table.unloaded_files
+    assert not {name for name in table.attributes_by_module if name.startswith(("tensorflow", "keras.", "_"))}
 
 
 def test_every_minor_with_a_lock_has_a_table() -> None:
@@ -39,11 +41,14 @@ def test_every_minor_with_a_lock_has_a_table() -> None:
 
 def test_nearest_older_table_is_used() -> None:
     newest = MINORS[-1]
-    assert COMPAT.find_imported(f"{newest}.7").exact
-    assert not COMPAT.find_imported("2.98.0rc1").exact
-    assert COMPAT.find_imported("2.98.0rc1").needs == load_imported(COMPAT.folder, newest).needs
-    assert COMPAT.find_imported("1.2.0") is None
-    assert COMPAT.find_imported(None) is None
+    assert COMPAT.find_import_needs(f"{newest}.7").is_measured
+    assert not COMPAT.find_import_needs("2.98.0rc1").is_measured
+    assert (
+        COMPAT.find_import_needs("2.98.0rc1").attributes_by_module
+        == load_import_needs(COMPAT.folder, newest).attributes_by_module
+    )
+    assert COMPAT.find_import_needs("1.2.0") is None
+    assert COMPAT.find_import_needs(None) is None
 
 
 @pytest.mark.parametrize(
@@ -62,4 +67,4 @@ def test_message_names_the_invalid_value(tmp_path, change, said) -> None:
     folder.mkdir()
     (folder / "2.20.json").write_text(json.dumps(raw | change), encoding="utf-8")
     with pytest.raises(DataError, match=said):
-        Compat(tmp_path).find_imported("2.20.0")
+        Compat(tmp_path).find_import_needs("2.20.0")

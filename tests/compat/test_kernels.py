@@ -28,22 +28,22 @@ def test_operations_known_in_every_release(release: str) -> None:
     """MatMul has a GPU kernel in every release; strings, files and Python functions never have one."""
     product = KERNELS.find_kernels(release, "MatMul")
     assert product is not None
-    assert product.gpu is not None
-    assert {"float16", "float32", "float64"} <= product.gpu["T"]
-    assert "string" not in product.gpu["T"]
+    assert product.gpu_types is not None
+    assert {"float16", "float32", "float64"} <= product.gpu_types["T"]
+    assert "string" not in product.gpu_types["T"]
     for operation in ("StringLength", "ReadFile", "PyFunc", "DecodeJpeg"):
         kernels = KERNELS.find_kernels(release, operation)
         assert kernels is not None
-        assert kernels.cpu is not None
-        assert kernels.gpu is None, operation
+        assert kernels.cpu_types is not None
+        assert kernels.gpu_types is None, operation
 
 
 def test_bfloat16_was_added_in_2_12() -> None:
     """The wheels multiply bfloat16 on GPUs from 2.12 on, and integers never."""
     support = [
-        (release, "bfloat16" in kernels.gpu["T"], "int32" in kernels.gpu["T"])
+        (release, "bfloat16" in kernels.gpu_types["T"], "int32" in kernels.gpu_types["T"])
         for release in KERNELS.releases
-        if (kernels := KERNELS.find_kernels(release, "MatMul")) is not None and kernels.gpu is not None
+        if (kernels := KERNELS.find_kernels(release, "MatMul")) is not None and kernels.gpu_types is not None
     ]
     assert next(release for release, has_bfloat16, _ in support if has_bfloat16) == "2.12.1"
     assert [has_bfloat16 for _, has_bfloat16, _ in support] == sorted(
@@ -56,7 +56,7 @@ def test_kernels_of_any_device_run_on_a_gpu() -> None:
     for release in ("1.15.5", "2.20.0"):
         kernels = KERNELS.find_kernels(release, "PartitionedCall")
         assert kernels is not None
-        assert kernels.gpu == kernels.cpu == {}
+        assert kernels.gpu_types == kernels.cpu_types == {}
 
 
 def test_unknown_operation_or_release() -> None:
@@ -107,8 +107,8 @@ def test_table_is_read(tmp_path: Path) -> None:
     old, new = (table.find_kernels(release, "A") for release in table.releases)
     assert old is not None
     assert new is not None
-    assert (old.cpu, old.gpu) == ({"T": {"float32", "int32"}}, None)
-    assert new.gpu == {"T": {"float32"}}
+    assert (old.cpu_types, old.gpu_types) == ({"T": {"float32", "int32"}}, None)
+    assert new.gpu_types == {"T": {"float32"}}
     assert table.find_kernels("2.10.1", "B") is None
 
 

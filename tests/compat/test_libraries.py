@@ -10,10 +10,10 @@ COMPAT = Compat.load()
 
 
 def test_distributions() -> None:
-    intel = COMPAT.distribution("tensorflow_intel")
+    intel = COMPAT.find_distribution("tensorflow_intel")
     assert intel is not None
     assert intel.gpu is False
-    assert COMPAT.distribution("torch") is None
+    assert COMPAT.find_distribution("torch") is None
 
 
 def test_libraries_of_a_foreign_header() -> None:

@@ -77,7 +77,7 @@ def test_every_python_has_a_lock_of_the_release(release: Release) -> None:
 @by_release
 def test_requirements_of_tensorflow_are_pinned(release: Release) -> None:
     for python, lock in read_locks(release).items():
-        for text in release.requires:
+        for text in release.requirements:
             requirement = Requirement(text)
             if requirement.marker is None or requirement.marker.evaluate(marker_environment(python)):
                 pinned = lock.versions[canonicalize_name(requirement.name)]
@@ -87,7 +87,7 @@ def test_requirements_of_tensorflow_are_pinned(release: Release) -> None:
 @by_release
 def test_no_pinned_version_breaks_the_release(release: Release) -> None:
     for lock in read_locks(release).values():
-        assert not COMPAT.find_breaking(release.version, lock.versions, {}), lock.name
+        assert not COMPAT.find_incompatible_packages(release.version, lock.versions, {}), lock.name
 
 
 @by_release
@@ -110,7 +110,7 @@ def test_folder_has_no_other_files() -> None:
         if python not in NO_IMAGE
     }
     assert len(expected) >= 320
-    tools = {COMPAT.locks.tools_path(python).name for python in PYTHONS}
+    tools = {COMPAT.locks.get_tools_path(python).name for python in PYTHONS}
     assert {path.name for path in LOCKS.iterdir()} == expected | tools | {"cuda", "tried.json"}
 
 
@@ -120,10 +120,10 @@ def test_locks_are_small() -> None:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_tools_have_their_own_locks(python: str) -> None:
-    lock = COMPAT.locks.tools(python)
+    lock = COMPAT.locks.get_tools_lock(python)
     assert lock is not None
     assert set(lock.versions) == {"pip", "setuptools", "wheel"}
-    assert not lock.built
+    assert not lock.packages_built_from_source
     assert versions.satisfies(lock.versions["setuptools"], "<81")
 
 
@@ -131,11 +131,11 @@ def test_tools_have_their_own_locks(python: str) -> None:
 def test_lock_with_source_builds_has_the_tools(release: Release) -> None:
     exceptions = {"setuptools": "39.1.0"} if versions.satisfies(release.version, ">=1.9,<1.12") else {}
     for python, lock in read_locks(release).items():
-        tools = COMPAT.locks.tools(python)
+        tools = COMPAT.locks.get_tools_lock(python)
         assert tools is not None
         for name, version in {**tools.versions, **exceptions}.items():
             assert lock.versions.get(name, version) == version
-        if lock.built:
+        if lock.packages_built_from_source:
             assert {"setuptools", "wheel"} <= set(lock.versions)
 
 
@@ -143,13 +143,13 @@ def test_lock_with_source_builds_has_the_tools(release: Release) -> None:
 
 
 def test_no_trial_failed() -> None:
-    tried = COMPAT.locks.trials
+    tried = COMPAT.locks.trial_by_lock_name
     assert len(tried) >= 100
-    assert not [name for name, trial in tried.items() if not trial.ok]
+    assert not [name for name, trial in tried.items() if not trial.has_passed]
 
 
 def test_trials_used_the_current_locks() -> None:
-    for name, trial in COMPAT.locks.trials.items():
+    for name, trial in COMPAT.locks.trial_by_lock_name.items():
         lock = read_lock(LOCKS / name)
         assert trial.lock == lock.digest, f"{name} changed: scripts/update_locks.py --try"
         assert name.endswith(f"-cp{versions.major_minor(trial.python).replace('.', '')}.txt")
@@ -158,7 +158,7 @@ def test_trials_used_the_current_locks() -> None:
 def test_last_patch_of_every_minor_was_tried() -> None:
     last_releases = {release.minor: release for release in RELEASES}
     expected = {lock.name for release in last_releases.values() for lock in read_locks(release).values()}
-    untried = {lock for lock in expected - set(COMPAT.locks.trials) if "-cp35." not in lock}
+    untried = {lock for lock in expected - set(COMPAT.locks.trial_by_lock_name) if "-cp35." not in lock}
     assert not untried, "scripts/update_locks.py --try --last --missing"
     assert len(expected) > 100
 
@@ -169,12 +169,12 @@ def test_last_patch_of_every_minor_was_tried() -> None:
 def test_queries() -> None:
     assert choose_locked_package("2.0.4") == "tensorflow-gpu"
     assert choose_locked_package("2.1.0") == "tensorflow"
-    assert COMPAT.locks.path("tensorflow", "2.10.1", "3.9.18").name == "tensorflow-2.10.1-cp39.txt"
+    assert COMPAT.locks.get_path("tensorflow", "2.10.1", "3.9.18").name == "tensorflow-2.10.1-cp39.txt"
     assert COMPAT.locks.get_lock("tensorflow", "2.10.1", "3.11") is None
-    assert COMPAT.locks.cuda("no-such-set") is None
+    assert COMPAT.locks.get_cuda_lock("no-such-set") is None
     lock = COMPAT.locks.get_lock("tensorflow", "2.6.5", "3.9.18")
     assert lock is not None
-    assert {package.name for package in lock.built} == {"clang", "termcolor", "wrapt"}
+    assert {package.name for package in lock.packages_built_from_source} == {"clang", "termcolor", "wrapt"}
 
 
 GOOD = f"absl-py==1.0 --hash=sha256:{'a' * 64}\nsix==1.2 --hash=sha256:{'b' * 64}  # sdist\n"
@@ -184,7 +184,7 @@ def test_valid_lock_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text(f"# comment\n{GOOD}", encoding="ascii")
     lock = read_lock(path)
-    assert [(p.name, p.version, p.built) for p in lock.packages] == [
+    assert [(p.name, p.version, p.is_built_from_source) for p in lock.packages] == [
         ("absl-py", "1.0", False),
         ("six", "1.2", True),
     ]

@@ -20,8 +20,8 @@ import requests
 from tfdoctor.compat import Compat
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.fit import Host
-from tfdoctor.plan import Base, Method, Option, Recipe, Request, recommend
-from tfdoctor.plan.bases import add_manifest
+from tfdoctor.plan import BaseImage, Method, Option, Recipe, Request, recommend
+from tfdoctor.plan.bases import add_image_sizes
 from tfdoctor.render.paragraphs import Page
 from tfdoctor.render.plan import print_option
 
@@ -283,7 +283,7 @@ def test_size_is_shown_or_unknown(version: str, recipe: Recipe, line: str) -> No
 
 def test_every_entry_has_a_digest_or_a_size() -> None:
     for image in COMPAT.manifests.images:
-        assert image.digest or image.unpacked or image.download, image.image
+        assert image.digest or image.unpacked_bytes or image.download_bytes, image.image
         assert image.evidence == "inferred" or image.digest, image.image
 
 
@@ -314,4 +314,4 @@ def test_base_without_a_manifest_is_unchanged() -> None:
     chosen = plan_option("2.15.1", Recipe.PIP_CUDA)
     base = chosen.base
     assert base is not None
-    assert add_manifest(COMPAT, chosen).base == base == Base(base.image, base.system, "python3")
+    assert add_image_sizes(COMPAT, chosen).base == base == BaseImage(base.image, base.system, "python3")

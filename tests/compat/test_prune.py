@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.prune import Leftover
 
 COMPAT = Compat.load()
-RELEASES = [row for row in COMPAT.releases if row.gpu and COMPAT.cuda_set(row.version) is not None]
+RELEASES = [row for row in COMPAT.releases if row.gpu and COMPAT.find_cuda_set(row.version) is not None]
 
 
 def list_leftovers(release: Release) -> list[Leftover]:
@@ -31,12 +31,12 @@ def list_leftovers(release: Release) -> list[Leftover]:
 
 def list_removed_files(release: Release) -> set[str]:
     """Return the files of the release's CUDA wheels that its image is built without."""
-    cuda_set = COMPAT.cuda_set(release.version)
+    cuda_set = COMPAT.find_cuda_set(release.version)
     assert cuda_set is not None
     patterns = [leftover.pattern for leftover in list_leftovers(release)]
     return {
         name
-        for name, library in cuda_set.files.items()
+        for name, library in cuda_set.library_by_file_name.items()
         if any(
             fnmatch.fnmatchcase(library.path, pattern) or library.path.startswith(f"{pattern}/")
             for pattern in patterns
@@ -50,28 +50,33 @@ def test_table_is_read() -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", as_of)
     assert leftovers == COMPAT.leftovers
     assert {leftover.part for leftover in leftovers} == {"cuda", "tensorflow"}
-    assert all(leftover.sources and leftover.why for leftover in leftovers)
+    assert all(leftover.sources and leftover.reason for leftover in leftovers)
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda row: row.version)
 def test_no_required_library_is_removed(release: Release) -> None:
-    cuda_set = COMPAT.cuda_set(release.version)
+    cuda_set = COMPAT.find_cuda_set(release.version)
     assert cuda_set is not None
     removed = list_removed_files(release)
     opened = {
-        name for name in (*release.required_libraries, *release.optional_libraries) if name in cuda_set.files
+        name
+        for name in (*release.required_libraries, *release.optional_libraries)
+        if name in cuda_set.library_by_file_name
     }
     assert not removed & opened
     needed = {
-        soname for name, library in cuda_set.files.items() if name not in removed for soname in library.needed
+        soname
+        for name, library in cuda_set.library_by_file_name.items()
+        if name not in removed
+        for soname in library.needed_sonames
     }
     assert not removed & needed
 
 
 def test_every_release_has_removed_files() -> None:
     assert all(list_removed_files(release) for release in RELEASES)
-    assert "libcurand.so.10" in list_removed_files(COMPAT.release("2.21.0"))
-    assert "libcurand.so.10" not in list_removed_files(COMPAT.release("2.10.1")), (
+    assert "libcurand.so.10" in list_removed_files(COMPAT.find_release("2.21.0"))
+    assert "libcurand.so.10" not in list_removed_files(COMPAT.find_release("2.10.1")), (
         "TensorFlow opens it up to 2.13"
     )
 

@@ -30,7 +30,7 @@ COMPLETE_RUNS = [version for version, run in RUNS.items() if run["without"]]
 
 
 def find_release(version: str) -> Any:
-    release = COMPAT.release(version)
+    release = COMPAT.find_release(version)
     assert release is not None
     return release
 
@@ -52,7 +52,7 @@ def test_libraries_are_those_of_the_run(version: str) -> None:
         version != "1.0.1"
     ):  # it links cuDART only; the other libraries that it opens are not needed for registration
         assert sorted(release.required_libraries) == RUNS[version]["required"]
-    assert release.libraries_from == version or release.minor == "2.16"
+    assert release.libraries_version == version or release.minor == "2.16"
 
 
 @pytest.mark.parametrize("version", COMPLETE_RUNS)
@@ -81,7 +81,7 @@ def test_libraries_are_derived_from_the_header() -> None:
     for release in COMPAT.releases:
         if release.linkage != "dlopen":
             continue
-        assert release.libraries_from in RUNS or release.libraries_from == "2.16.2"
+        assert release.libraries_version in RUNS or release.libraries_version == "2.16.2"
         derived = COMPAT.find_required_libraries(release.defines, release)
         assert derived == release.required_libraries, release.version
 
@@ -117,14 +117,14 @@ def test_no_option_installs_an_older_cudnn() -> None:
     for release in COMPAT.releases:
         if release.cudnn is None or release.cuda is None or "." not in release.cudnn:
             continue
-        cuda_set = COMPAT.cuda_set(release.version)
+        cuda_set = COMPAT.find_cuda_set(release.version)
         official = COMPAT.images.find_official(release.version)
         offered = [
             cuda_set.cudnn if cuda_set is not None else None,
-            COMPAT.conda_cudnn(versions.major_minor(release.cuda), release.cudnn)
+            COMPAT.find_conda_cudnn(versions.major_minor(release.cuda), release.cudnn)
             if cuda_set is None
             else None,
-            official.recipe.cudnn if official is not None and official.recipe.works else None,
+            official.recipe.cudnn if official is not None and official.recipe.has_working_libraries else None,
         ]
         for text in filter(None, offered):
             assert versions.is_at_least(text, release.cudnn), f"{release.version}: {text}"

@@ -25,7 +25,7 @@ COMPAT = Compat.load()
     ],
 )
 def test_release_by_version(version: str, package: str | None, expected: str) -> None:
-    release = COMPAT.release(version, package)
+    release = COMPAT.find_release(version, package)
     assert release is not None
     assert release.package == expected
 
@@ -41,7 +41,7 @@ def test_release_by_version(version: str, package: str | None, expected: str) ->
     ],
 )
 def test_unknown_release(version: str, package: str | None) -> None:
-    assert COMPAT.release(version, package) is None
+    assert COMPAT.find_release(version, package) is None
 
 
 @pytest.mark.parametrize(
@@ -58,27 +58,27 @@ def test_unknown_release(version: str, package: str | None) -> None:
     ],
 )
 def test_nearest_release(version: str, package: str | None, row: str, *, extrapolated: bool) -> None:
-    nearest = COMPAT.nearest(version, package)
+    nearest = COMPAT.find_nearest(version, package)
     assert nearest.release.version == row
     assert nearest.release.gpu
-    assert not nearest.exact
-    assert nearest.extrapolated is extrapolated
+    assert not nearest.is_exact
+    assert nearest.is_extrapolated is extrapolated
     assert version in nearest.reason
 
 
 def test_nearest_of_a_known_release_is_itself() -> None:
     for release in COMPAT.releases:
-        nearest = COMPAT.nearest(release.version, release.package)
-        assert nearest.exact
+        nearest = COMPAT.find_nearest(release.version, release.package)
+        assert nearest.is_exact
         assert nearest.release is release
 
 
 @given(st.integers(0, 4), st.integers(0, 40), st.integers(0, 9), st.sampled_from(["", "rc0", ".dev1", "+x"]))
 def test_every_version_has_a_nearest_release(major: int, minor: int, patch: int, suffix: str) -> None:
     text = f"{major}.{minor}.{patch}{suffix}"
-    nearest = COMPAT.nearest(text)
-    assert nearest.exact == (nearest.release.version == text)
-    assert nearest.exact or nearest.reason
+    nearest = COMPAT.find_nearest(text)
+    assert nearest.is_exact == (nearest.release.version == text)
+    assert nearest.is_exact or nearest.reason
 
 
 def test_select_by_specification() -> None:
@@ -99,13 +99,15 @@ def test_select_by_specification() -> None:
 
 
 def test_releases_for_python() -> None:
-    releases = COMPAT.releases_for_python("3.8.18")
+    releases = COMPAT.list_releases_for_python("3.8.18")
     assert releases[0].version == "2.13.1"
     assert releases[-1].version == "2.2.0"
     assert all(release.gpu for release in releases)
-    assert COMPAT.releases_for_python("3.10", "windows")[0].version == "2.10.1"
-    assert COMPAT.releases_for_python("3.99") == ()
-    assert {release.package for release in COMPAT.releases_for_python("2.7", gpu=False)} == {"tensorflow"}
+    assert COMPAT.list_releases_for_python("3.10", "windows")[0].version == "2.10.1"
+    assert COMPAT.list_releases_for_python("3.99") == ()
+    assert {release.package for release in COMPAT.list_releases_for_python("2.7", gpu=False)} == {
+        "tensorflow"
+    }
 
 
 @pytest.mark.parametrize(
@@ -125,6 +127,6 @@ def test_releases_for_python() -> None:
     ],
 )
 def test_code_for_a_capability(version: str, capability: str, expected: str) -> None:
-    release = COMPAT.release(version)
+    release = COMPAT.find_release(version)
     assert release is not None
-    assert COMPAT.code_for(release, capability) == expected
+    assert COMPAT.find_code(release, capability) == expected

@@ -41,7 +41,7 @@ def _seconds_to_load() -> float:
 
 def test_import_reads_nothing_and_needs_no_network() -> None:
     code = (
-        "import sys, tfdoctor.compat as c; c.Compat.load().release('2.15.1');"
+        "import sys, tfdoctor.compat as c; c.Compat.load().find_release('2.15.1');"
         "bad = {'socket', 'subprocess', 'tomllib', 'packaging.specifiers', 'requests'} & set(sys.modules);"
         "sys.exit(str(bad) if bad else 0)"
     )
@@ -52,7 +52,7 @@ def test_prepare_reads_the_tables_of_every_check(monkeypatch: pytest.MonkeyPatch
     compat = Compat()
     compat.prepare()
     monkeypatch.setattr(Path, "read_text", None)  # any later read fails
-    assert compat.release("2.20.0") is not None
+    assert compat.find_release("2.20.0") is not None
     assert compat.find_required_libraries({"CUDA": "12.5.1", "CUDNN": "9"}, "2.20.0") is None
-    assert compat.find_breaking("2.20.0", {}, {})
+    assert compat.find_incompatible_packages("2.20.0", {}, {})
     assert compat.list_problems("tensorflow", "2.21.0")

@@ -35,7 +35,7 @@ def test_missing_trait_is_reported(tmp_path: Path) -> None:
 
 
 def test_limits_are_inclusive_and_unknown_is_lowest() -> None:
-    pywrap, old, new = (COMPAT.trait(name) for name in ("opened-by-pywrap", "first-api", "keras-3"))
+    pywrap, old, new = (COMPAT.get_trait(name) for name in ("opened-by-pywrap", "first-api", "keras-3"))
     assert [pywrap.applies_to(minor) for minor in ((1, 14), (1, 15), (2, 11), (2, 12))] == [
         False,
         True,
@@ -50,7 +50,7 @@ def test_minor_version_zero(version: str) -> None:
     assert COMPAT.has_trait(version, "images-of-two-pythons")
     assert COMPAT.has_trait(version, "opened-by-pywrap")
     assert not COMPAT.has_trait(version, "first-api")
-    distribution = COMPAT.distribution("tensorflow")
+    distribution = COMPAT.find_distribution("tensorflow")
     assert distribution is not None
     explanation = distribution.explain_missing_gpu_code(versions.parse_numbers(version)[:2])
     assert explanation is not None
@@ -85,11 +85,11 @@ def test_avx_trait_matches_the_wheels() -> None:
 
 def test_nvml_trait_matches_the_registration() -> None:
     for release in FINAL_RELEASES:
-        opened = "libnvidia-ml.so.1" in COMPAT.registration(release.version).driver
+        opened = "libnvidia-ml.so.1" in COMPAT.find_registration(release.version).driver_sonames
         assert COMPAT.has_trait(release.version, "silent-without-nvml") is opened, release.version
 
 
 def test_cuda_sets_imply_the_trait() -> None:
     for release in FINAL_RELEASES:
-        if COMPAT.cuda_set(release.version) is not None:
+        if COMPAT.find_cuda_set(release.version) is not None:
             assert COMPAT.has_trait(release.version, "cuda-in-own-folder"), release.version

@@ -307,7 +307,7 @@ def test_authored_runs_agree_with_the_derivation() -> None:
     authored = script.Authored(script.AUTHORED)
     assert len(authored.runs) >= 26
     for run in authored.runs:
-        release = compat.release(run["version"])
+        release = compat.find_release(run["version"])
         assert release is not None
         assert compat.find_required_libraries(release.defines, release) == tuple(run["required"])
         assert compat.list_driver_libraries(run["version"]) == tuple(run["driver"])

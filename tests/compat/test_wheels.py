@@ -36,7 +36,7 @@ def test_set_has_every_library_of_its_releases(row: CudaSet) -> None:
     claimed = [r for r in GPU_RELEASES if r.version in list_releases(row)]
     assert claimed
     for release in claimed:
-        missing = [name for name in release.required_libraries if name not in row.files]
+        missing = [name for name in release.required_libraries if name not in row.library_by_file_name]
         assert not missing, f"{release.version}: {missing}"
 
 
@@ -46,7 +46,9 @@ def test_set_is_closed_under_linking(row: CudaSet) -> None:
     for wheel in row.wheels:
         for library in wheel.libraries:
             missing = [
-                name for name in library.needed if name not in row.files and name not in SYSTEM_LIBRARIES
+                name
+                for name in library.needed_sonames
+                if name not in row.library_by_file_name and name not in SYSTEM_LIBRARIES
             ]
             assert not missing or library.path.startswith(OPTIONAL_PLUGINS), f"{library.path}: {missing}"
 
@@ -62,7 +64,7 @@ def test_file_names_equal_the_sonames(row: CudaSet) -> None:
     for version in list_releases(row):
         release = next(r for r in GPU_RELEASES if r.version == version)
         for name in release.required_libraries:
-            assert row.files[name].soname == name
+            assert row.library_by_file_name[name].soname == name
 
 
 @by_set
@@ -74,7 +76,7 @@ def test_versions_agree_with_the_set(row: CudaSet) -> None:
     for stem in ("cuda-nvcc", "cuda-nvrtc", "cuda-cupti", *(["nvjitlink"] if major > 11 else [])):
         wheel = next(wheel for wheel in row.wheels if wheel.name == f"nvidia-{stem}-cu{major}")
         assert versions.major_minor(wheel.version) == row.cuda
-    cudnn_range = COMPAT.cudnn_range(row.cudnn)
+    cudnn_range = COMPAT.find_cudnn_range(row.cudnn)
     assert cudnn_range is not None
     assert major in cudnn_range.cuda
 
@@ -102,7 +104,7 @@ def test_pins_satisfy_the_pip_extra(row: CudaSet) -> None:
 
 @by_set
 def test_lock_equals_the_set(row: CudaSet) -> None:
-    lock = COMPAT.locks.cuda(row.id)
+    lock = COMPAT.locks.get_cuda_lock(row.id)
     assert lock is not None
     assert [(f"{p.name}=={p.version}", p.hashes) for p in lock.packages] == [
         (wheel.pin, (wheel.sha256,)) for wheel in row.wheels
@@ -111,7 +113,7 @@ def test_lock_equals_the_set(row: CudaSet) -> None:
 
 @by_set
 def test_sizes_are_plausible(row: CudaSet) -> None:
-    assert 1e9 < row.size < row.unpacked < 10e9
+    assert 1e9 < row.size_bytes < row.unpacked_bytes < 10e9
     assert all(wheel.filename.endswith("x86_64.whl") for wheel in row.wheels)
     assert {"nvidia/cudnn/lib", "nvidia/cublas/lib", "nvidia/cuda_runtime/lib"} <= set(row.folders)
 
@@ -125,9 +127,11 @@ def test_release_is_in_at_most_one_set() -> None:
 
 
 def test_releases_without_a_set_need_other_libraries() -> None:
-    available = {name for cuda_set in TABLE.sets for name in cuda_set.files}
+    available = {name for cuda_set in TABLE.sets for name in cuda_set.library_by_file_name}
     without = [
-        release for release in COMPAT.releases if release.gpu and COMPAT.cuda_set(release.version) is None
+        release
+        for release in COMPAT.releases
+        if release.gpu and COMPAT.find_cuda_set(release.version) is None
     ]
     assert len(without) > 50
     for release in without:
@@ -135,25 +139,25 @@ def test_releases_without_a_set_need_other_libraries() -> None:
 
 
 def test_set_by_release() -> None:
-    cuda_set = COMPAT.cuda_set("2.15.0.post1")
+    cuda_set = COMPAT.find_cuda_set("2.15.0.post1")
     assert cuda_set is not None
     assert cuda_set.id == "cu12.2-cudnn8.9"
-    assert COMPAT.cuda_set("2.4.4") is None
-    assert COMPAT.cuda_set("2.99.0") is None
-    candidate = COMPAT.cuda_set("2.22.0rc0")
+    assert COMPAT.find_cuda_set("2.4.4") is None
+    assert COMPAT.find_cuda_set("2.99.0") is None
+    candidate = COMPAT.find_cuda_set("2.22.0rc0")
     assert candidate is not None
     assert "nvidia-nvshmem-cu12" in {wheel.name for wheel in candidate.wheels}
 
 
 def test_newest_set_has_code_for_old_and_new_gpus() -> None:
-    cuda_set = COMPAT.cuda_set("2.21.0")
+    cuda_set = COMPAT.find_cuda_set("2.21.0")
     assert cuda_set is not None
-    cudnn_range = COMPAT.cudnn_range(cuda_set.cudnn)
+    cudnn_range = COMPAT.find_cudnn_range(cuda_set.cudnn)
     assert cudnn_range is not None
-    assert (cudnn_range.lowest, cudnn_range.highest) == ("5.0", "12.0")
-    following = COMPAT.cudnn_range("9.11.0")
+    assert (cudnn_range.min_capability, cudnn_range.max_capability) == ("5.0", "12.0")
+    following = COMPAT.find_cudnn_range("9.11.0")
     assert following is not None
-    assert following.lowest != "5.0"
+    assert following.min_capability != "5.0"
 
 
 # ---------------------------------------------------------------- strict reading

@@ -51,13 +51,16 @@ def test_timings_of_an_image_are_reported(engine: ContainerEngine, timing_image:
     events: list[dict[str, object]] = []
     request = BenchRequest(5.0, devices=("CPU:0",), workloads=("matmul",))
     result = bench_image(engine, COMPAT, timing_image, None, request, on_line=events.append, machine=None)
-    assert [timed_run.size for timed_run in result.measured.runs if timed_run.seconds] == [1024, 2048]
-    assert (result.target, result.measured.tensorflow, result.measured.stopped) == (
+    assert [timed_run.size for timed_run in result.measurements.measurements if timed_run.seconds] == [
+        1024,
+        2048,
+    ]
+    assert (result.target, result.measurements.tensorflow, result.measurements.stop_reason) == (
         timing_image,
         "2.20.0",
         "",
     )
-    assert (result.is_simulated, result.interrupted, result.expected_speeds) == (False, None, {})
+    assert (result.is_simulated, result.interruption, result.expected_speeds) == (False, None, {})
     assert '"shortly": true' in str(events[-1]["wish"])
     containers = engine.client.api.containers(all=True, filters={"ancestor": timing_image})
     assert containers == []

@@ -17,7 +17,7 @@ import pytest
 from engine.conftest import PREFIX, containers_of
 from tfdoctor.dockerfile.write import validate_reference
 from tfdoctor.engine import BuildEvent, BuildFailedError, BuildRequest, EngineError, build
-from tfdoctor.engine.building import make_context_archive, make_unfinished_name
+from tfdoctor.engine.building import make_context_archive, make_unfinished_image_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def test_build_reports_steps_output_and_image(engine: ContainerEngine, small: st
         small, "COPY note.txt /note", "RUN cat /note; printf '\\033[31mred\\033[0m\\n'", note_txt="kept\n"
     )
     events = collect_events(build(engine, build_request))
-    steps = [(event.number, event.total) for event in events if event.kind == "step"]
+    steps = [(event.step_number, event.step_count) for event in events if event.kind == "step"]
     assert steps == [(1, 4), (2, 4), (3, 4), (4, 4)]
     output = [event.text for event in events if event.kind == "output"]
     assert output[:1] == ["kept"]
@@ -165,7 +165,7 @@ def list_dangling(engine: ContainerEngine) -> set[str]:
 @pytest.fixture
 def unfinished(engine: ContainerEngine) -> Iterator[str]:
     """Yield the name that an unfinished build gives to its image."""
-    name = make_unfinished_name(TAG)
+    name = make_unfinished_image_name(TAG)
     engine.remove_image(name, force=True)
     yield name
     engine.remove_image(name, force=True)
@@ -195,7 +195,7 @@ def test_next_build_continues_from_a_failed_one(
         collect_events(build(engine, first))
     corrected = BuildRequest(first.dockerfile.replace("RUN exit 1", "RUN echo right"), {}, TAG)
     events = collect_events(build(engine, corrected))
-    assert [event.number for event in events if event.kind == "cached"] == [2, 3]
+    assert [event.step_number for event in events if event.kind == "cached"] == [2, 3]
     assert list_dangling(engine) == before
 
 
@@ -226,8 +226,10 @@ def test_build_without_a_finished_step_leaves_no_name(
 
 @pytest.mark.parametrize("tag", ["a/b:1", "HOST:5000/a_b/c:x", "x" * 300, "...", "-a"])
 def test_name_of_an_unfinished_image_is_valid(tag: str) -> None:
-    assert validate_reference(make_unfinished_name(tag).rpartition(":")[0])
-    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", make_unfinished_name(tag).rpartition(":")[2])
+    assert validate_reference(make_unfinished_image_name(tag).rpartition(":")[0])
+    assert re.fullmatch(
+        r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", make_unfinished_image_name(tag).rpartition(":")[2]
+    )
 
 
 def test_two_builds_run_at_once(engine: ContainerEngine, small: str, nothing_left: None) -> None:
@@ -257,10 +259,10 @@ def test_steps_before_a_changed_file_are_cached(engine: ContainerEngine, small: 
     collect_events(build(engine, first))
     second = BuildRequest(first.dockerfile, {"requirements.txt": b"six\nsix\n"}, TAG)
     events = collect_events(build(engine, second))
-    cached = [event.number for event in events if event.kind == "cached"]
+    cached = [event.step_number for event in events if event.kind == "cached"]
     assert cached == [2, 3]
     repeated_events = collect_events(build(engine, second))
-    assert [event.number for event in repeated_events if event.kind == "cached"] == [2, 3, 4, 5]
+    assert [event.step_number for event in repeated_events if event.kind == "cached"] == [2, 3, 4, 5]
     assert repeated_events[-1].text == events[-1].text
 
 

@@ -166,7 +166,7 @@ def test_server_that_is_not_an_engine_is_reported(shared_folder: Path, answer: b
 
 
 def test_hanging_socket_times_out(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 1)
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT_S", 1)
     server = FakeServer(shared_folder / "s", b"", keep=True)
     start = time.monotonic()
     try:

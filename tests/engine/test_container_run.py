@@ -23,7 +23,9 @@ def shell(image: str, script: str, **options: Any) -> RunRequest:
 def test_status_and_both_streams(engine: ContainerEngine, small: str) -> None:
     result = run(engine, shell(small, "echo out; echo err >&2; exit 3"))
     assert (result.status, result.stdout, result.stderr) == (3, "out\n", "err\n")
-    assert (result.timed_out, result.oom_killed, result.truncated, result.start_error) == (False,) * 3 + ("",)
+    assert (result.timed_out, result.oom_killed, result.is_truncated, result.start_error) == (False,) * 3 + (
+        "",
+    )
 
 
 def test_standard_input_files_and_environment(engine: ContainerEngine, small: str) -> None:
@@ -60,7 +62,7 @@ def test_signal_of_the_process_is_reported(
 
 def test_out_of_memory_is_distinguished_from_a_kill(engine: ContainerEngine, small: str) -> None:
     script = "x = bytearray(400 << 20)"
-    result = run(engine, RunRequest(small, ("python3", "-c", script), memory=64 << 20))
+    result = run(engine, RunRequest(small, ("python3", "-c", script), memory_bytes=64 << 20))
     assert result.oom_killed
     assert result.signal == 9
 
@@ -70,7 +72,7 @@ def test_long_output_is_truncated(engine: ContainerEngine, small: str) -> None:
     script = "import os; [os.write(fd, (b'x' * 999 + b'\\n') * 9000) for fd in (1, 2)]; print('end')"
     result = run(engine, RunRequest(small, ("python3", "-c", script)), lines.append)
     assert result.status == 0
-    assert result.truncated
+    assert result.is_truncated
     assert len(result.stdout) == len(result.stderr) == _MAX_OUTPUT_BYTES
     assert lines[-1] == "end"
     assert len(lines) == 9001

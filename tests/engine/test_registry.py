@@ -77,7 +77,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRegistry]:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
-    monkeypatch.setattr(registry, "TIMEOUT", (0.5, 0.5))
+    monkeypatch.setattr(registry, "REQUEST_TIMEOUTS_S", (0.5, 0.5))
     fake_registry = FakeRegistry()
     yield fake_registry
     fake_registry.server.shutdown()
@@ -87,7 +87,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRegistry]:
 def test_image_in_the_registry_is_found(fake: FakeRegistry) -> None:
     fake.manifest = lambda handler: reply(handler, 200, Docker_Content_Digest=DIGEST)
     answer = query_registry(fake.name)
-    assert (answer.state, answer.digest, answer.text, answer.reference) == ("there", DIGEST, "", fake.name)
+    assert (answer.state, answer.digest, answer.message, answer.reference) == ("there", DIGEST, "", fake.name)
     ((method, path, headers),) = fake.requests
     assert (method, path) == ("HEAD", "/v2/library/thing/manifests/1.0")
     assert "oci.image.index" in headers["Accept"]
@@ -125,8 +125,8 @@ def test_status_of_the_registry_gives_the_state(
     answer = query_registry(fake.name)
     assert answer.state == state
     assert answer.digest is None
-    assert said in answer.text
-    assert fake.host in answer.text
+    assert said in answer.message
+    assert fake.host in answer.message
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_rate_limit_gives_the_seconds_to_wait(fake: FakeRegistry, after: str, se
     fake.manifest = lambda handler: reply(handler, 429, Retry_After=after)
     answer = query_registry(fake.name)
     assert (answer.state, answer.retry_after) == ("limited", seconds)
-    assert ("asks to wait" in answer.text) is bool(seconds)
+    assert ("asks to wait" in answer.message) is bool(seconds)
 
 
 @pytest.mark.parametrize("field", ["token", "access_token"])
@@ -302,7 +302,7 @@ def test_hanging_registry_times_out(fake: FakeRegistry) -> None:
     answer = query_registry(fake.name)
     assert time.monotonic() - start < 1.4
     assert answer.state == "unreachable"
-    assert "did not answer in time" in answer.text
+    assert "did not answer in time" in answer.message
 
 
 def test_endless_redirection_is_abandoned(fake: FakeRegistry) -> None:
@@ -334,7 +334,7 @@ def test_invalid_http_is_reported(fake: FakeRegistry, raw: bytes) -> None:
     fake.manifest = manifest
     answer = query_registry(fake.name)
     assert answer.state == ("login" if b"401" in raw else "unreachable")
-    assert answer.text.isprintable()
+    assert answer.message.isprintable()
 
 
 def test_closed_port_is_unreachable(fake: FakeRegistry) -> None:
@@ -343,7 +343,7 @@ def test_closed_port_is_unreachable(fake: FakeRegistry) -> None:
         port = listener.getsockname()[1]
     answer = query_registry(f"127.0.0.1:{port}/thing")
     assert answer.state == "unreachable"
-    assert answer.text
+    assert answer.message
 
 
 def test_missing_certificate_file_is_unreachable(fake: FakeRegistry) -> None:

@@ -36,7 +36,7 @@ def run_verification(
     engine: ContainerEngine, image: str, stand_in: Path, *names: str, driver: str | None = None
 ) -> Verification:
     simulation = parse_simulation(COMPAT, names, driver=driver)
-    request = VerifyRequest(stages=("runtime", "driver"), simulated=simulation)
+    request = VerifyRequest(stages=("runtime", "driver"), simulated_gpus=simulation)
     return verify_image(engine, COMPAT, image, request, stand_in=stand_in)
 
 

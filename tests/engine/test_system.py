@@ -152,7 +152,7 @@ def test_payload_script_is_put_into_the_container(system: ContainerSystem) -> No
 
 def test_survey_from_outside_equals_survey_inside(engine: ContainerEngine, small: str) -> None:
     """Run the same probes over the pipe and by tfdoctor itself in such a container."""
-    result = run(engine, RunRequest(small, ("python3", "-B", "-c", PRINT_FACTS), timeout=100))
+    result = run(engine, RunRequest(small, ("python3", "-B", "-c", PRINT_FACTS), timeout_s=100))
     assert result.status == 0, result.stderr
     facts_line = next(line for line in result.stdout.splitlines() if line.startswith("FACTS "))[6:]
     with ContainerSystem(engine, RunRequest(small, ())) as system:
@@ -195,7 +195,7 @@ def test_killed_container_is_reported(engine: ContainerEngine, small: str) -> No
 
 
 def test_command_out_of_memory_fails(engine: ContainerEngine, small: str) -> None:
-    with ContainerSystem(engine, RunRequest(small, (), memory=96 << 20)) as system:
+    with ContainerSystem(engine, RunRequest(small, (), memory_bytes=96 << 20)) as system:
         result = system.run(["python3", "-c", "x = bytearray(500 << 20)"], timeout=60)
         assert not result.ok
 

@@ -403,9 +403,9 @@ def __getattr__(name):
 
 def add_importable_modules(env: Fake, version: str) -> None:
     """Add stub modules with every attribute for the modules that TensorFlow imports."""
-    table = Compat.load().find_imported(version)
+    table = Compat.load().find_import_needs(version)
     assert table is not None
-    for module in (*table.needs, *KERAS_MODULES):
+    for module in (*table.attributes_by_module, *KERAS_MODULES):
         folder = env.site
         for part in module.split("."):
             folder /= part
@@ -427,7 +427,7 @@ def _has_cached_cuda() -> bool:
 
 def tensorflow_files(env: Fake, version: str, *, gpu: bool = True) -> dict[str, bytes]:
     """Return the files of TensorFlow that tfdoctor reads."""
-    nearest = Compat.load().nearest(version, "tensorflow")
+    nearest = Compat.load().find_nearest(version, "tensorflow")
     assert nearest is not None
     release = nearest.release
     folders = next((names for name, names in release.runpath.items() if "framework" in name), ())
@@ -468,9 +468,9 @@ def tensorflow_files(env: Fake, version: str, *, gpu: bool = True) -> dict[str, 
 
 def _requires(version: str) -> str:
     """Return the Requires-Dist lines of the release."""
-    nearest = Compat.load().nearest(version, "tensorflow")
+    nearest = Compat.load().find_nearest(version, "tensorflow")
     assert nearest is not None
-    return "".join(f"Requires-Dist: {requirement}\n" for requirement in nearest.release.requires)
+    return "".join(f"Requires-Dist: {requirement}\n" for requirement in nearest.release.requirements)
 
 
 def _metadata_files(

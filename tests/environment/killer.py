@@ -129,19 +129,19 @@ def run_action(action: str, prefix: Path) -> None:
     """Run one action with the journal of the environment."""
     with Journal.open(prefix) as journal:
         if action == "step":
-            with journal.step(title="change", codes=("TFD205",)) as step:
+            with journal.begin_step(title="change", codes=("TFD205",)) as step:
                 change(prefix)
             step.commit()
         elif action == "named":
-            with journal.step(title="change", paths=[prefix / name for name in NAMED]) as step:
+            with journal.begin_step(title="change", paths=[prefix / name for name in NAMED]) as step:
                 change_named(prefix)
             step.commit()
         elif action == "rollback":
-            with journal.step(title="change") as step:
+            with journal.begin_step(title="change") as step:
                 change(prefix)
             step.rollback()
         elif action == "again":
-            with journal.step(title="change again") as step:
+            with journal.begin_step(title="change again") as step:
                 change_again(prefix)
             step.commit()
         elif action == "undo":

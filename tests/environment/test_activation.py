@@ -13,16 +13,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdoctor.causes.steps import Export, Prepend, RemoveEntries, Rename, ShellStep, Unset
+from tfdoctor.causes.steps import (
+    PrependEntries,
+    RemoveEntries,
+    RenameVariable,
+    SetVariable,
+    ShellStep,
+    UnsetVariable,
+)
 from tfdoctor.environment.activation import (
     BLOCK_BEGIN,
     BLOCK_END,
-    activate,
-    add_block,
-    detect_kind,
+    detect_activation_kind,
     edit_script,
     list_editable_scripts,
-    list_unsatisfied,
+    list_unsatisfied_steps,
+    read_activated_variables,
+    update_block,
 )
 from tfdoctor.system import LiveSystem
 
@@ -72,7 +79,7 @@ def source_text(shell: str, text: str, folder: Path, **variables: str) -> dict[s
 
 def block(shell: str, *steps: ShellStep) -> str:
     """Return the block that `fix` adds to the script of a shell."""
-    return add_block("", SHELLS[shell], steps)
+    return update_block("", SHELLS[shell], steps)
 
 
 # ---------------------------------------------------------------- blocks
@@ -113,13 +120,13 @@ HOSTILE = (
 @pytest.mark.parametrize("shell", list_available_shells())
 def test_hostile_values_are_quoted(shell: str, tmp_path: Path) -> None:
     for index, value in enumerate((*HOSTILE, "/two\nlines\ntouch broken")):
-        text = block(shell, Export("GIVEN", value))
+        text = block(shell, SetVariable("GIVEN", value))
         assert source_text(shell, text, tmp_path)["GIVEN"] == value, (index, text)
 
 
 @pytest.mark.parametrize("shell", list_available_shells())
 def test_hostile_folders_come_first(shell: str, tmp_path: Path) -> None:
-    text = block(shell, Prepend(NAME, HOSTILE))
+    text = block(shell, PrependEntries(NAME, HOSTILE))
     assert source_text(shell, text, tmp_path)[NAME] == ":".join(HOSTILE)
     assert source_text(shell, text, tmp_path, **{NAME: "/x:/y"})[NAME] == ":".join((*HOSTILE, "/x", "/y"))
 
@@ -132,7 +139,7 @@ def test_only_hostile_entries_are_removed(shell: str, tmp_path: Path) -> None:
         value = f"{entry}:{other_entries}:{entry}:{entry}:/2:{entry}/"
         after = source_text(shell, block(shell, RemoveEntries(NAME, (entry,))), tmp_path, **{NAME: value})
         assert after[NAME] == f"{other_entries}:/2", entry
-        assert list_unsatisfied((RemoveEntries(NAME, (entry,)),), after) == ()
+        assert list_unsatisfied_steps((RemoveEntries(NAME, (entry,)),), after) == ()
 
 
 @pytest.mark.parametrize("shell", list_available_shells())
@@ -152,11 +159,11 @@ def test_trailing_slash_of_an_entry_does_not_matter(shell: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("shell", list_available_shells())
 def test_variables_are_unset_and_renamed(shell: str, tmp_path: Path) -> None:
-    steps = (Unset("GONE"), Rename("WRONG", "RIGHT"))
+    steps = (UnsetVariable("GONE"), RenameVariable("WRONG", "RIGHT"))
     after = source_text(shell, block(shell, *steps), tmp_path, GONE="1", WRONG='$(touch broken) it\'s "5"')
     assert ("GONE" in after, "WRONG" in after) == (False, False)
     assert after["RIGHT"] == '$(touch broken) it\'s "5"'
-    assert list_unsatisfied(steps, after) == ()
+    assert list_unsatisfied_steps(steps, after) == ()
     after = source_text(shell, block(shell, *steps), tmp_path, RIGHT="kept")
     assert after["RIGHT"] == "kept"
     assert "GONE" not in after
@@ -164,7 +171,13 @@ def test_variables_are_unset_and_renamed(shell: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shell", list_available_shells())
 def test_activating_twice_changes_nothing_more(shell: str, tmp_path: Path) -> None:
-    text = block(shell, RemoveEntries(NAME, ("/a",)), Export("X", "1"), Unset("Y"), Rename("W", "R"))
+    text = block(
+        shell,
+        RemoveEntries(NAME, ("/a",)),
+        SetVariable("X", "1"),
+        UnsetVariable("Y"),
+        RenameVariable("W", "R"),
+    )
     once = source_text(shell, text, tmp_path, **{NAME: "/a:/b", "Y": "1", "W": "2"})
     twice = source_text(shell, text + text, tmp_path, **{NAME: "/a:/b", "Y": "1", "W": "2"})
     assert {name: once.get(name) for name in (NAME, "X", "Y", "W", "R")} == {
@@ -174,16 +187,16 @@ def test_activating_twice_changes_nothing_more(shell: str, tmp_path: Path) -> No
 
 
 def test_second_block_includes_the_first() -> None:
-    text = add_block("echo mine\n", "activate", (Export("A", "1"),))
+    text = update_block("echo mine\n", "activate", (SetVariable("A", "1"),))
     assert text == f"echo mine\n{BLOCK_BEGIN}\nexport A=1\n{BLOCK_END}\n"
-    extended = add_block(text, "activate", (Unset("B"), Export("A", "1")))
+    extended = update_block(text, "activate", (UnsetVariable("B"), SetVariable("A", "1")))
     assert extended == f"echo mine\n{BLOCK_BEGIN}\nexport A=1\nunset B\n{BLOCK_END}\n"
 
 
 # ---------------------------------------------------------------- lines of the user
 
 COMMENTED_OUT = ": # {}  # taken out by tfdoctor fix"
-UNSET, DROP = Unset("VISIBLE"), RemoveEntries(NAME, ("/old/lib64",))
+UNSET, DROP = UnsetVariable("VISIBLE"), RemoveEntries(NAME, ("/old/lib64",))
 EDITS = (
     ("export VISIBLE=-1", UNSET, None),
     ("VISIBLE=-1", UNSET, None),
@@ -212,8 +225,12 @@ EDITS = (
     (f"export {NAME}=/old/lib64:mine", DROP, f"export {NAME}=mine"),
     (f"export {NAME}=/old/lib64-2:/very/old/lib64", DROP, f"export {NAME}=/old/lib64-2:/very/old/lib64"),
     (f"export {NAME}=$CUDA/lib64", DROP, f"export {NAME}=$CUDA/lib64"),
-    ("export LD_LIBARY_PATH=/x:$LD_LIBARY_PATH", Rename("LD_LIBARY_PATH", NAME), f"export {NAME}=/x:${NAME}"),
-    (f"export {NAME}=/x", Prepend(NAME, ("/x",)), f"export {NAME}=/x"),
+    (
+        "export LD_LIBARY_PATH=/x:$LD_LIBARY_PATH",
+        RenameVariable("LD_LIBARY_PATH", NAME),
+        f"export {NAME}=/x:${NAME}",
+    ),
+    (f"export {NAME}=/x", PrependEntries(NAME, ("/x",)), f"export {NAME}=/x"),
 )
 
 
@@ -267,7 +284,7 @@ def test_conditions_of_other_shells_stay_valid(shell: str, text: str, tmp_path: 
 
 
 def test_block_of_fix_is_not_edited() -> None:
-    text = add_block("", "activate", (Export("VISIBLE", "0"),))
+    text = update_block("", "activate", (SetVariable("VISIBLE", "0"),))
     assert edit_script(text, "activate", (UNSET,)) == text
 
 
@@ -300,9 +317,9 @@ def test_activation_returns_the_variables(tmp_path: Path) -> None:
         'echo noise; echo noise >&2\nexport A="it\'s\nnew"\nunset B\nPATH=/own:$PATH\n', encoding="utf-8"
     )
     system = LiveSystem(env={"PATH": os.environ["PATH"], "B": "1", "C": "2"})
-    assert detect_kind(str(tmp_path)) == "venv"
+    assert detect_activation_kind(str(tmp_path)) == "venv"
     assert list_editable_scripts(str(tmp_path)) == (tmp_path / "bin/activate",)
-    after = activate(system, str(tmp_path))
+    after = read_activated_variables(system, str(tmp_path))
     assert after is not None
     assert (after["A"], after.get("B"), after["C"]) == ("it's\nnew", None, "2")
     assert after["PATH"].startswith("/own:")
@@ -313,11 +330,11 @@ def test_activation_returns_the_variables(tmp_path: Path) -> None:
 def test_failing_activation_script(text: str, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/activate").write_text(text, encoding="utf-8")
-    variables = activate(LiveSystem(env={"PATH": os.environ["PATH"]}), str(tmp_path))
+    variables = read_activated_variables(LiveSystem(env={"PATH": os.environ["PATH"]}), str(tmp_path))
     if variables is not None:  # A shell may continue after a syntax error.
         assert variables["PATH"] == os.environ["PATH"]
 
 
 def test_nothing_is_activated_without_a_script(tmp_path: Path) -> None:
-    assert detect_kind(str(tmp_path)) is None
-    assert activate(LiveSystem(env=dict(os.environ)), str(tmp_path)) is None
+    assert detect_activation_kind(str(tmp_path)) is None
+    assert read_activated_variables(LiveSystem(env=dict(os.environ)), str(tmp_path)) is None

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfdoctor.causes.steps import (
-    Export,
     Install,
     LinkMatchingFiles,
     MakeLink,
-    Prepend,
-    Remove,
+    PrependEntries,
     RemoveEntries,
-    Rename,
+    RemovePath,
+    RenameVariable,
+    SetVariable,
     Uninstall,
-    Unset,
+    UnsetVariable,
 )
 from tfdoctor.compat import Compat
 from tfdoctor.environment.candidates import (
     find_obstacle,
-    is_better,
-    is_worse,
+    is_improvement,
+    is_prediction_worse,
     list_fix_candidates,
     list_unfixed,
     make_environment,
@@ -77,7 +77,7 @@ def with_findings(report: Report, *findings: Finding) -> Report:
 def test_order_of_candidates(report: Report) -> None:
     changed = with_findings(
         report,
-        finding("TFD602", (Unset("A"),), severity=Severity.WARNING),
+        finding("TFD602", (UnsetVariable("A"),), severity=Severity.WARNING),
         finding("TFD203", (LINK,)),
         finding("TFD307", (Install(("protobuf<4",)),)),
         finding("TFD604", (LINK,), severity=Severity.INFO),
@@ -134,12 +134,12 @@ def test_remedies_without_steps_are_not_candidates(report: Report) -> None:
         (MakeLink("/usr/lib/a.so", "x"), False),
         (LinkMatchingFiles("/anywhere", "*.so", "/env/lib"), True),
         (LinkMatchingFiles("/env/lib", "*.so", "/usr/lib"), False),
-        (Remove("/env/lib/x"), True),
-        (Remove("/home/x"), False),
-        (Remove("/env/lib/../../x"), False),
+        (RemovePath("/env/lib/x"), True),
+        (RemovePath("/home/x"), False),
+        (RemovePath("/env/lib/../../x"), False),
         (Install(("a",)), True),
         (Uninstall(("a",)), True),
-        (Unset("A"), True),
+        (UnsetVariable("A"), True),
     ],
     ids=str,
 )
@@ -153,19 +153,19 @@ def test_steps_stay_in_the_environment(step: Step, inside: bool, report: Report)
 @pytest.mark.parametrize(
     ("step", "fits"),
     [
-        (Unset("LD_LIBRARY_PATH"), True),
-        (Unset("LD_LIBRARY_PATH`x`"), False),
-        (Unset("A B"), False),
-        (Unset(""), False),
-        (Unset("1A"), False),
-        (Rename("A;x", "B"), False),
-        (Rename("A", "B$(x)"), False),
-        (Export("A", "it's $(x) `y` \\ \""), True),
-        (Export("A", "two\nlines"), False),
+        (UnsetVariable("LD_LIBRARY_PATH"), True),
+        (UnsetVariable("LD_LIBRARY_PATH`x`"), False),
+        (UnsetVariable("A B"), False),
+        (UnsetVariable(""), False),
+        (UnsetVariable("1A"), False),
+        (RenameVariable("A;x", "B"), False),
+        (RenameVariable("A", "B$(x)"), False),
+        (SetVariable("A", "it's $(x) `y` \\ \""), True),
+        (SetVariable("A", "two\nlines"), False),
         (RemoveEntries("A", ("/a b",)), True),
         (RemoveEntries("A", ("/a", "/b\x1b[31m")), False),
-        (Prepend("A", ("/a\rb",)), False),
-        (Prepend("A", ("/ä",)), True),
+        (PrependEntries("A", ("/a\rb",)), False),
+        (PrependEntries("A", ("/ä",)), True),
     ],
     ids=repr,
 )
@@ -174,8 +174,8 @@ def test_unsafe_shell_steps_are_refused(step: Step, fits: bool, report: Report) 
 
 
 def test_variables_without_activation_are_not_fixed(report: Report) -> None:
-    without_activation = replace(ENV, kind=None)
-    changed = with_findings(report, finding("TFD602", (Unset("A"),)), finding("TFD203", (LINK,)))
+    without_activation = replace(ENV, activation_kind=None)
+    changed = with_findings(report, finding("TFD602", (UnsetVariable("A"),)), finding("TFD203", (LINK,)))
     assert [candidate.finding.code for candidate in list_fix_candidates(changed, without_activation)] == [
         "TFD203"
     ]
@@ -212,9 +212,12 @@ def test_system_python_is_not_changed(change: dict[str, Any], refused: bool, rep
     fact: Known[PythonFacts] = Known(replace(python, **defaults | change), "test")
     environment = make_environment(replace(report, facts=replace(report.facts, python=fact)), None)
     assert environment is not None
-    assert bool(environment.refusal) is refused
+    assert bool(environment.refusal_reason) is refused
     changed = with_findings(report, finding("TFD203", (Install(("a",)),)))
-    assert bool(list_fix_candidates(changed, replace(ENV, refusal=environment.refusal))) is not refused
+    assert (
+        bool(list_fix_candidates(changed, replace(ENV, refusal_reason=environment.refusal_reason)))
+        is not refused
+    )
 
 
 def test_better_prediction_or_fewer_findings(report: Report) -> None:
@@ -232,18 +235,22 @@ def test_better_prediction_or_fewer_findings(report: Report) -> None:
 
     result = finding("TFD203")
     bad, good = make_prediction(False, 0, "a", "b"), make_prediction(True, 2)
-    assert is_better(bad, good, result)
-    assert not is_better(good, bad, result)
-    assert (is_worse(good, bad), is_worse(bad, good), is_worse(good, good)) == (True, False, False)
-    assert not is_better(make_prediction(True, 2), make_prediction(True, 1), result)
-    assert is_better(make_prediction(False, 0, import_ok=False), make_prediction(False, 0), result)
+    assert is_improvement(bad, good, result)
+    assert not is_improvement(good, bad, result)
+    assert (
+        is_prediction_worse(good, bad),
+        is_prediction_worse(bad, good),
+        is_prediction_worse(good, good),
+    ) == (True, False, False)
+    assert not is_improvement(make_prediction(True, 2), make_prediction(True, 1), result)
+    assert is_improvement(make_prediction(False, 0, import_ok=False), make_prediction(False, 0), result)
     # With equal predictions, the finding must be gone.
     unchanged = replace(good, findings=(result,))
-    assert not is_better(unchanged, unchanged, result)
-    assert is_better(unchanged, good, result)
+    assert not is_improvement(unchanged, unchanged, result)
+    assert is_improvement(unchanged, good, result)
     # The finding stays, but fewer libraries are missing; exchanging one for another does not count.
     fewer = replace(make_prediction(False, 0, "b"), findings=(result,))
     exchanged = replace(make_prediction(False, 0, "b", "c"), findings=(result,))
     before = replace(bad, findings=(result,))
-    assert is_better(before, fewer, result)
-    assert not is_better(before, exchanged, result)
+    assert is_improvement(before, fewer, result)
+    assert not is_improvement(before, exchanged, result)

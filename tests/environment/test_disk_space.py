@@ -12,10 +12,10 @@ from tfdoctor.environment import disk_space
 from tfdoctor.environment.disk_space import (
     DiskSpaceError,
     InstallSizes,
-    check_needs,
     compute_needs,
-    group_by_disk,
     has_space_for_pip_cache,
+    require_space,
+    sum_needs_by_disk,
 )
 
 if TYPE_CHECKING:
@@ -65,15 +65,15 @@ def test_pip_needs_space_for_downloads(tmp_path: Path, disks: dict[str, int]) ->
         (tmp_path / name).mkdir()
         disks[name] = size
     (single,) = compute_needs(make_writing(tmp_path))
-    assert (single.size, single.free, single.is_met) == (7 * GB, 6 * GB, False)
+    assert (single.needed_bytes, single.free_bytes, single.is_met) == (7 * GB, 6 * GB, False)
     separate = compute_needs(make_writing(tmp_path, TMPDIR=str(tmp_path / "tmp")))
-    assert [(need.folder.name, need.size) for need in separate] == [("home", 5 * GB), ("tmp", 2 * GB)]
-    check_needs(separate, "x")
+    assert [(need.folder.name, need.needed_bytes) for need in separate] == [("home", 5 * GB), ("tmp", 2 * GB)]
+    require_space(separate, "x")
     disks["tmp"] = GB
     with pytest.raises(
         DiskSpaceError, match=r"tmp \(temporary files\): 2\.0 GB needed, 1\.0 GB free"
     ) as error:
-        check_needs(compute_needs(make_writing(tmp_path, TMPDIR=str(tmp_path / "tmp"))), "x")
+        require_space(compute_needs(make_writing(tmp_path, TMPDIR=str(tmp_path / "tmp"))), "x")
     assert "TMPDIR" in error.value.hint
     assert "--into" not in error.value.hint
 
@@ -122,11 +122,11 @@ def test_uv_needs_space_in_its_cache(
 
     monkeypatch.setattr(disk_space, "capture_output", make_output)
     linked = compute_needs(make_writing(tmp_path, uv="/bin/uv"))
-    assert [(need.folder.name, need.size // GB) for need in linked] == expected
+    assert [(need.folder.name, need.needed_bytes // GB) for need in linked] == expected
     copied = compute_needs(make_writing(tmp_path, uv="/bin/uv", UV_LINK_MODE="copy"))
-    assert sum(need.size for need in copied) == 5 * GB + sum(need.size for need in linked if same) + (
-        0 if same else sum(need.size for need in linked[1:])
-    )
+    assert sum(need.needed_bytes for need in copied) == 5 * GB + sum(
+        need.needed_bytes for need in linked if same
+    ) + (0 if same else sum(need.needed_bytes for need in linked[1:]))
 
 
 def test_unknown_free_space_refuses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,4 +134,4 @@ def test_unknown_free_space_refuses_nothing(tmp_path: Path, monkeypatch: pytest.
         raise OSError
 
     monkeypatch.setattr(shutil, "disk_usage", fail)
-    assert group_by_disk([("the environment", tmp_path / "not" / "there", GB)]) == ()
+    assert sum_needs_by_disk([("the environment", tmp_path / "not" / "there", GB)]) == ()

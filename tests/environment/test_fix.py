@@ -26,7 +26,7 @@ from environment.fake import (
 )
 from lab import standins
 from startup import HAS_SITECUSTOMIZE
-from tfdoctor.causes.steps import RemoveEntries, Unset
+from tfdoctor.causes.steps import RemoveEntries, UnsetVariable
 from tfdoctor.environment.actions import _remove_variables
 
 if TYPE_CHECKING:
@@ -341,7 +341,7 @@ def test_installers_run_without_dropped_variables() -> None:
     steps = (
         RemoveEntries("LD_LIBRARY_PATH", ("/bad/",)),
         RemoveEntries("LD_PRELOAD", ("/bad.so",)),
-        Unset("PYTHONPATH"),
+        UnsetVariable("PYTHONPATH"),
     )
     assert _remove_variables(env, steps) == {"LD_LIBRARY_PATH": "/mine", "LD_PRELOAD": "/mine.so", "A": "1"}
 

@@ -9,7 +9,7 @@ import pytest
 from tfdoctor.compat import Compat
 from tfdoctor.environment import fix_availability as module
 from tfdoctor.environment.candidates import make_environment
-from tfdoctor.environment.fix_availability import find_offer, make_offer
+from tfdoctor.environment.fix_availability import find_fix_offer, make_fix_offer
 from tfdoctor.examine.collect import run_probes
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
@@ -24,11 +24,11 @@ def find_suggestion(
     """Return the command that is suggested on this recorded host, or "" if there is none."""
     system = RecordedSystem(HOSTS / host)
     report = diagnose(run_probes(system, COMPAT), COMPAT)
-    monkeypatch.setattr(module, "detect_kind", lambda _: "venv")
+    monkeypatch.setattr(module, "detect_activation_kind", lambda _: "venv")
     monkeypatch.setattr(module, "list_inherited_variables", lambda *_: frozenset())
     monkeypatch.setattr(module, "find_outward_links", lambda *_: links)
     monkeypatch.setattr(module.os, "access", lambda *_: writable)
-    suggestion = find_offer(report, system)
+    suggestion = find_fix_offer(report, system)
     return suggestion.command if suggestion is not None else ""
 
 
@@ -56,6 +56,6 @@ def test_suggestion_names_its_findings() -> None:
     report = diagnose(run_probes(RecordedSystem(HOSTS / "two-other-cudas"), COMPAT), COMPAT)
     environment = make_environment(report, "venv")
     assert environment is not None
-    suggestion = make_offer(report, environment)
+    suggestion = make_fix_offer(report, environment)
     assert suggestion is not None
     assert report.root_finding in suggestion.findings

@@ -108,7 +108,7 @@ def test_variable_of_a_kernel_is_left_to_its_kernel_json(make_env: Callable[...,
         base_env,
     )
     assert "TFD601" not in [item.candidate.finding.code for item in result.attempts]
-    unfixed = next(item.finding for item in result.unfixed if item.finding.code == "TFD601")
+    unfixed = next(item.finding for item in result.unfixed_findings if item.finding.code == "TFD601")
     assert str(kernel) in unfixed.title
     assert f'In {kernel}, below "env": take "CUDA_VISIBLE_DEVICES" out.' in unfixed.remedies[0].text
     assert not any(isinstance(step, SHELL_STEPS) for item in result.attempts for step in item.candidate.steps)

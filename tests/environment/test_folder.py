@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tfdoctor.environment.folder import acquire_lock, get_unfinished_path, remove, sync, write_atomically
+from tfdoctor.environment.folder import (
+    acquire_lock,
+    get_unfinished_path,
+    remove_path,
+    sync_paths,
+    write_atomically,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="environments are changed on POSIX alone")
 
@@ -36,7 +42,7 @@ def test_mode_of_a_new_file(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         write_atomically(tmp_path / "any", b"text")
-        write_atomically(tmp_path / "own", b"text", private=True)
+        write_atomically(tmp_path / "own", b"text", is_private=True)
     finally:
         os.umask(before)
     assert (get_mode(tmp_path / "any"), get_mode(tmp_path / "own")) == (0o640, 0o600)
@@ -73,10 +79,10 @@ def test_link_is_removed_and_its_target_stays(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to("folder")
     for _ in range(2):  # nothing exists the second time
-        remove(link)
+        remove_path(link)
     assert (tmp_path / "folder" / "below" / "file").exists()
     for _ in range(2):
-        remove(tmp_path / "folder")
+        remove_path(tmp_path / "folder")
     assert not list_names(tmp_path)
 
 
@@ -110,6 +116,6 @@ def test_many_files_are_synced_together(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "sync", lambda: calls.append("all"))
     real_fsync = os.fsync
     monkeypatch.setattr(os, "fsync", lambda handle: (calls.append("one"), real_fsync(handle)))
-    sync([str(tmp_path)] * 3)
-    sync([str(tmp_path)] * 100)
+    sync_paths([str(tmp_path)] * 3)
+    sync_paths([str(tmp_path)] * 100)
     assert calls == ["one", "one", "one", "all"]

@@ -22,13 +22,13 @@ import tfdoctor.environment.install as core
 from lab import environments
 from tfdoctor.advice import list_links
 from tfdoctor.compat import Compat
-from tfdoctor.environment.install import InstallRequest, NoLockError, get_locks, install_environment
+from tfdoctor.environment.install import InstallRequest, NoLockError, get_lock_files, install_environment
 from tfdoctor.environment.install_state import (
     GUARD_FILE,
     INSTALLING_VARIABLE,
     UNFINISHED_MARK,
+    InstallRecord,
     LockedFolder,
-    Record,
     read_record,
 )
 from tfdoctor.errors import UsageError
@@ -56,10 +56,10 @@ def make_request(folder: Path, spec: str = "2.20.0", requirements: tuple[str, ..
     return InstallRequest(
         option=plan,
         folder=folder,
-        base=sys.executable,
-        version=MINOR,
-        uv="/nowhere/uv",
-        locks=get_locks(option(spec)),
+        base_python=sys.executable,
+        python_version=MINOR,
+        uv_path="/nowhere/uv",
+        lock_files=get_lock_files(option(spec)),
         requirements=requirements,
         env={"PATH": os.environ["PATH"]},
     )
@@ -182,9 +182,9 @@ def assert_whole(folder: Path, names: Sequence[str]) -> None:
     assert sorted(path.name for path in (folder / ".tfdoctor").iterdir()) == sorted(own_file_names(record))
 
 
-def own_file_names(record: Record) -> set[str]:
+def own_file_names(record: InstallRecord) -> set[str]:
     """Return the names of the files that tfdoctor keeps in an environment."""
-    extra = {"addresses.txt", "locked.txt", "requirements.txt"} if record.plan["requirements"] else set()
+    extra = {"addresses.txt", "locked.txt", "requirements.txt"} if record.plan_key["requirements"] else set()
     return {"install.json", "install.lock"} | extra
 
 
@@ -269,7 +269,7 @@ def test_missing_python_is_created_again(tmp_path: Path) -> None:
     record = read_record(folder)
     assert record is not None
     workplace = LockedFolder.acquire(folder, MINOR, on_wait=lambda: None)
-    workplace.write_record(Record(record.plan, "unfinished", record.steps[:-1]))
+    workplace.write_record(InstallRecord(record.plan_key, "unfinished", record.finished_steps[:-1]))
     workplace.block()
     workplace.release()
     (folder / "bin" / "python").unlink()
@@ -316,7 +316,7 @@ def test_guard_reports_in_every_shell(tmp_path: Path) -> None:
         assert (done.returncode, UNFINISHED_MARK in done.stderr) == (3, True)
     installing = {**os.environ, INSTALLING_VARIABLE: "1"}
     assert subprocess.run([python, "-I", "-c", "0"], env=installing, check=False).returncode == 0
-    workplace.finish(Record({}, "unfinished", ()))
+    workplace.finish(InstallRecord({}, "unfinished", ()))
     assert {path.name: path.read_text() for path in workplace.folder.glob("bin/[aA]ctivate*")} == before
     assert subprocess.run([python, "-c", "0"], check=False).returncode == 0
     workplace.release()
@@ -345,7 +345,7 @@ def test_links_are_created_once_and_only_to_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("spec", [f"2.{minor}" for minor in range(5, 22)])
 def test_recommended_options_are_locked(spec: str) -> None:
     recommendation = recommend(Compat.load(), Request(spec, method=Method.PIP), Host())
-    locks = get_locks(recommendation.options[0])
+    locks = get_lock_files(recommendation.options[0])
     assert all(path.is_file() for path in (locks.tools, locks.tensorflow, locks.cuda))
     assert f"tensorflow=={recommendation.options[0].tensorflow}" in locks.pins
 
@@ -355,4 +355,4 @@ def test_release_without_a_lock_is_refused() -> None:
     assert candidates
     plan = dataclasses.replace(option(), release=candidates[-1], tensorflow=candidates[-1].version)
     with pytest.raises(NoLockError, match="pinned and tested"):
-        get_locks(plan)
+        get_lock_files(plan)

@@ -257,7 +257,7 @@ def test_manually_cleaned_uv_cache(tmp_path: Path) -> None:
 def test_inherited_output_goes_to_standard_error() -> None:
     code = (
         "from tfdoctor.environment.installers import run_installer; import sys; "
-        "run_installer([sys.executable, '-c', 'print(1)'], env={}, on_line=None, inherit=True)"
+        "run_installer([sys.executable, '-c', 'print(1)'], env={}, on_line=None, inherits_stderr=True)"
     )
     done = subprocess.run([*RUN_CODE, code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "1\n")

@@ -36,7 +36,7 @@ def test_running_interpreter_is_recognized() -> None:
     interpreter = query_interpreter(sys.executable, LiveSystem())
     assert interpreter is not None
     assert interpreter.version == sys.version.split()[0].rstrip("+")
-    assert interpreter.minor == MINOR
+    assert interpreter.minor_version == MINOR
     assert Path(interpreter.base_prefix).samefile(sys.base_prefix)
     assert query_interpreter(interpreter.path, LiveSystem()) == interpreter, (
         "of an environment the Python behind it"

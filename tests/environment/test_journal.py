@@ -30,14 +30,14 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="environments ar
 
 def test_entry_of_a_step_lists_the_changes(prefix: Path) -> None:
     with Journal.open(prefix) as journal:
-        assert journal.recovered == ()
+        assert journal.recovery_notes == ()
         assert journal.entries == ()
-        with journal.step(title="Link the libraries", codes=("TFD205",)) as step:
+        with journal.begin_step(title="Link the libraries", codes=("TFD205",)) as step:
             change(prefix)
         entry = step.commit()
         assert journal.entries == (entry,)
         changes = list_changes(prefix)
-    assert Journal.read(prefix) == (entry,)
+    assert Journal.read_entries(prefix) == (entry,)
     assert entry.changes == len(changes)
     assert (entry.number, entry.title, entry.codes) == (1, "Link the libraries", ("TFD205",))
     kinds = {item.path: classify(item) for item in changes}
@@ -62,9 +62,9 @@ def test_undo_restores_everything_and_removes_the_journal(prefix: Path) -> None:
         undone = journal.undo()
         assert journal.entries == ()
     assert_same(prefix, before)
-    assert [entry.title for entry in undone.entries] == ["change_again", "change"]
-    assert undone.unrestored == ()
-    assert undone.restored > 10
+    assert [entry.title for entry in undone.undone_steps] == ["change_again", "change"]
+    assert undone.unrestored_paths == ()
+    assert undone.restored_count > 10
     assert not (prefix / ".tfdoctor").exists()
 
 
@@ -84,7 +84,7 @@ def test_committed_step_keeps_only_changed_files(prefix: Path) -> None:
 def test_several_steps_keep_only_the_first_content(prefix: Path) -> None:
     name = f"{SITE}/pkg/__init__.py"
     for number in range(3):
-        with Journal.open(prefix) as journal, journal.step(title="write") as step:
+        with Journal.open(prefix) as journal, journal.begin_step(title="write") as step:
             write(prefix / name, b"n = %d\n" % number, 3_000 + number)
             step.commit()
     (combined,) = list_changes(prefix)
@@ -102,9 +102,9 @@ def test_several_steps_keep_only_the_first_content(prefix: Path) -> None:
 def test_journal_without_steps_leaves_nothing(prefix: Path) -> None:
     before = list_tree(prefix)
     with Journal.open(prefix) as journal:
-        assert journal.undo().entries == ()
+        assert journal.undo().undone_steps == ()
     assert not (prefix / ".tfdoctor").exists()
-    assert Journal.read(prefix) == ()
+    assert Journal.read_entries(prefix) == ()
     assert not has_unfinished_changes(prefix)
     assert_same(prefix, before)
 
@@ -114,7 +114,7 @@ def test_exception_undoes_the_step(prefix: Path, error: type[BaseException]) -> 
     before = list_tree(prefix)
 
     def fail() -> None:
-        with Journal.open(prefix) as journal, journal.step(title="change"):
+        with Journal.open(prefix) as journal, journal.begin_step(title="change"):
             change(prefix)
             assert has_unfinished_changes(prefix)
             raise error
@@ -128,10 +128,10 @@ def test_exception_undoes_the_step(prefix: Path, error: type[BaseException]) -> 
 def test_uncommitted_step_is_undone(prefix: Path) -> None:
     before = list_tree(prefix)
     with Journal.open(prefix) as journal:
-        with journal.step(title="change"):
+        with journal.begin_step(title="change"):
             change(prefix)
         with pytest.raises(JournalError, match="under way"):
-            journal.step(title="another")
+            journal.begin_step(title="another")
         with pytest.raises(JournalError, match="under way"):
             journal.undo()
     assert_same(prefix, before)
@@ -139,7 +139,7 @@ def test_uncommitted_step_is_undone(prefix: Path) -> None:
 
 def test_committed_step_cannot_be_rolled_back(prefix: Path) -> None:
     with Journal.open(prefix) as journal:
-        with journal.step(title="change") as step:
+        with journal.begin_step(title="change") as step:
             change(prefix)
         step.commit()
         with pytest.raises(JournalError, match="over"):
@@ -151,7 +151,7 @@ def test_step_with_named_paths_keeps_only_them(prefix: Path) -> None:
     before = list_tree(prefix)
     with Journal.open(prefix) as journal:
         names = [prefix / name for name in killer.NAMED]
-        with journal.step(title="change", paths=names) as step:
+        with journal.begin_step(title="change", paths=names) as step:
             change_named(prefix)
             write(prefix / "not-named", b"of somebody else", 5)
         step.commit()
@@ -178,7 +178,7 @@ def test_copied_file_may_become_a_folder_or_link(tmp_path: Path, kind: Literal["
         snapshot.PathState("file", 0o644, 60, 1, sha256="0" * 64), snapshot.SavedFile(1, 0)
     )
     after = snapshot.PathState(kind, 0o644, 60, 1, target="/" if kind == "link" else None)
-    (changed,) = snapshot.find_differences(str(tmp_path), {path.name: before}, {path.name: after})
+    (changed,) = snapshot.compare_with_snapshot(str(tmp_path), {path.name: before}, {path.name: after})
     assert (changed.before, changed.after) == (before.state, after)
 
 
@@ -187,7 +187,7 @@ def test_exception_undoes_named_paths(prefix: Path) -> None:
     with (
         contextlib.suppress(RuntimeError),
         Journal.open(prefix) as journal,
-        journal.step(title="change", paths=[Path(name) for name in killer.NAMED]),
+        journal.begin_step(title="change", paths=[Path(name) for name in killer.NAMED]),
     ):
         change_named(prefix)
         raise RuntimeError
@@ -198,7 +198,7 @@ def test_named_path_through_a_link_is_resolved(prefix: Path) -> None:
     before = list_tree(prefix)
     name = SITE.replace("lib", "lib64", 1) + "/some.pth"
     with Journal.open(prefix) as journal:
-        step = journal.step(title="change", paths=[prefix / name])
+        step = journal.begin_step(title="change", paths=[prefix / name])
         (prefix / name).write_bytes(b"written in place")
         step.commit()
         assert [change.path for change in list_changes(prefix)] == [f"{SITE}/some.pth"]
@@ -209,7 +209,7 @@ def test_named_path_through_a_link_is_resolved(prefix: Path) -> None:
 @pytest.mark.parametrize("name", ["..", "../beside", "/etc/passwd", ".", ".tfdoctor/lock"])
 def test_named_paths_outside_are_refused(prefix: Path, name: str) -> None:
     with Journal.open(prefix) as journal, pytest.raises(JournalError, match="not a path in"):
-        journal.step(title="change", paths=[prefix / name])
+        journal.begin_step(title="change", paths=[prefix / name])
     assert not (prefix / ".tfdoctor").exists()
 
 
@@ -308,11 +308,11 @@ def test_random_steps_are_undone(temp_folder: Path, seed: int) -> None:
     states = [list_tree(prefix)]
     with Journal.open(prefix) as journal:
         for number in range(3):
-            with journal.step(title=f"step {number}") as step:
+            with journal.begin_step(title=f"step {number}") as step:
                 dice.apply(12)
             step.commit()
             states.append(list_tree(prefix))
-            step = journal.step(title="rolled back")
+            step = journal.begin_step(title="rolled back")
             dice.apply(12)
             step.rollback()
             assert_same(prefix, states[-1])
@@ -324,7 +324,7 @@ def test_random_steps_are_undone(temp_folder: Path, seed: int) -> None:
             states[0], states[-1]
         )
         undone = journal.undo()
-    assert undone.unrestored == ()
+    assert undone.unrestored_paths == ()
     assert_same(prefix, states[0])
     assert not (prefix / ".tfdoctor").exists()
 
@@ -357,9 +357,9 @@ def test_force_keeps_changes_by_others(prefix: Path) -> None:
     (prefix / SITE / "renamed.py").write_bytes(b"mine too")
     with Journal.open(prefix) as journal:
         undone = journal.undo(force=True)
-    assert undone.unrestored == ("bin/tool", f"{SITE}/renamed.py")
+    assert undone.unrestored_paths == ("bin/tool", f"{SITE}/renamed.py")
     current = list_tree(prefix)
-    for name in undone.unrestored:
+    for name in undone.unrestored_paths:
         before[name] = current[name]
     assert (prefix / "bin" / "tool").read_bytes() == b"mine"
     assert_same(prefix, before)
@@ -380,7 +380,7 @@ def test_change_between_two_steps_is_a_conflict(prefix: Path) -> None:
     with Journal.open(prefix) as journal:
         with pytest.raises(JournalError, match="bin/tool"):
             journal.undo()
-        assert journal.undo(force=True).unrestored == ("bin/tool",)
+        assert journal.undo(force=True).unrestored_paths == ("bin/tool",)
     assert (prefix / "bin" / "tool").read_bytes() == b"mine"
 
 
@@ -389,7 +389,7 @@ def test_new_folder_with_files_of_others_stays(prefix: Path) -> None:
     write(prefix / SITE / "new" / "deep" / "model.bin", b"trained", 5)
     with Journal.open(prefix) as journal:
         undone = journal.undo()
-    assert undone.unrestored == (f"{SITE}/new", f"{SITE}/new/deep")
+    assert undone.unrestored_paths == (f"{SITE}/new", f"{SITE}/new/deep")
     assert sorted(path.name for path in (prefix / SITE / "new").rglob("*")) == ["deep", "model.bin"]
 
 
@@ -399,7 +399,7 @@ def test_folder_to_replace_with_files_of_others_is_a_conflict(prefix: Path) -> N
     with Journal.open(prefix) as journal:
         with pytest.raises(JournalError, match="dangling"):
             journal.undo()
-        assert journal.undo(force=True).unrestored == ("dangling",)
+        assert journal.undo(force=True).unrestored_paths == ("dangling",)
     assert (prefix / "dangling" / "mine").read_bytes() == b"mine"
 
 
@@ -409,7 +409,7 @@ def test_manually_restored_files_are_no_conflict(prefix: Path) -> None:
     write(prefix / SITE / "pkg" / "__init__.py", b"one = 1\n", 9_999)
     (prefix / SITE / "renamed.py").unlink()
     with Journal.open(prefix) as journal:
-        assert journal.undo().unrestored == ()
+        assert journal.undo().unrestored_paths == ()
     assert_same(prefix, before)
 
 
@@ -423,7 +423,7 @@ def test_bytecode_is_never_a_conflict(prefix: Path) -> None:
     write(site / "__pycache__" / "renamed.cpython-311.pyc", b"compiled later", 5)
     write(site / "__pycache__" / "renamed.cpython-311.opt-1.pyc", b"compiled later", 5)
     with Journal.open(prefix) as journal:
-        assert journal.undo().unrestored == ()
+        assert journal.undo().unrestored_paths == ()
     assert_same(prefix, before)
 
 
@@ -441,7 +441,7 @@ def test_bytecode_compiled_between_steps_is_not_restored(prefix: Path) -> None:
 
     commit_steps(prefix, write_again)
     with Journal.open(prefix) as journal:
-        assert journal.undo().unrestored == ()
+        assert journal.undo().unrestored_paths == ()
     compiled.parent.rmdir()
     assert_same(prefix, before)
 
@@ -463,7 +463,7 @@ def test_undo_of_a_source_removes_its_bytecode(prefix: Path) -> None:
     before = list_tree(prefix)
     source = prefix / SITE / "pkg" / "__init__.py"
     with Journal.open(prefix) as journal:
-        step = journal.step(title="patch", paths=[source])
+        step = journal.begin_step(title="patch", paths=[source])
         write(source, b"patched\n", 2_000)
         step.commit()
     cache = source.parent / "__pycache__"
@@ -500,7 +500,7 @@ def test_file_written_in_place_is_a_conflict(prefix: Path) -> None:
         with pytest.raises(JournalError, match=r"no longer kept.*big\.so"):
             journal.undo()
         undone = journal.undo(force=True)
-    assert undone.unrestored == (name,)
+    assert undone.unrestored_paths == (name,)
     assert (prefix / name).read_bytes().startswith(b"patched in place")
     before[name] = list_tree(prefix)[name]
     assert_same(prefix, before)
@@ -515,14 +515,14 @@ def test_later_step_may_write_into_a_new_file(prefix: Path) -> None:
         write_into_linked_file,
     )
     with Journal.open(prefix) as journal:
-        assert journal.undo().unrestored == ()
+        assert journal.undo().unrestored_paths == ()
     assert_same(prefix, before)
 
 
 def test_rollback_reports_a_file_written_in_place(prefix: Path) -> None:
     before = list_tree(prefix)
     with Journal.open(prefix) as journal:
-        with journal.step(title="change") as step:
+        with journal.begin_step(title="change") as step:
             change(prefix)
             write_into_linked_file(prefix)
         with pytest.raises(JournalError, match=r"not completely.*big\.so"):
@@ -545,7 +545,7 @@ def test_modified_copy_is_not_restored(prefix: Path) -> None:
         with pytest.raises(JournalError):
             journal.undo()
         undone = journal.undo(force=True)
-    assert undone.unrestored == (f"{SITE}/pkg/big.so", f"{SITE}/renamed.so")
+    assert undone.unrestored_paths == (f"{SITE}/pkg/big.so", f"{SITE}/renamed.so")
 
 
 def test_copy_with_a_new_mtime_is_restored(prefix: Path) -> None:
@@ -553,7 +553,7 @@ def test_copy_with_a_new_mtime_is_restored(prefix: Path) -> None:
     commit_steps(prefix, rename_linked_file)
     os.utime(prefix / SITE / "renamed.so", (77, 77))
     with Journal.open(prefix) as journal:
-        assert journal.undo().unrestored == ()
+        assert journal.undo().unrestored_paths == ()
     assert_same(prefix, before)
 
 
@@ -568,5 +568,5 @@ def test_without_hard_links_files_are_copied(
     before = list_tree(prefix)
     commit_steps(prefix, change, change_again)
     with Journal.open(prefix) as journal:
-        assert journal.undo().unrestored == ()
+        assert journal.undo().unrestored_paths == ()
     assert_same(prefix, before)

@@ -67,14 +67,14 @@ def test_full_disk_during_a_step(temp_folder: Path, name: str, when: str) -> Non
             if when == "step":
                 full = FullDisk(patch, name, count)
                 with contextlib.suppress(JournalError):
-                    journal.step(title="change")
+                    journal.begin_step(title="change")
                 patch.undo()
                 if not full.hit:
                     break
                 assert_same(prefix, before)
                 assert not has_unfinished_changes(prefix)
             else:
-                with journal.step(title="change") as step:
+                with journal.begin_step(title="change") as step:
                     change(prefix)
                 full = FullDisk(patch, name, count)
                 failure = ""
@@ -106,7 +106,7 @@ def test_full_disk_during_an_undo(temp_folder: Path, name: str) -> None:
     for count in range(1, 120):
         with Journal.open(recreate(prefix)) as journal, pytest.MonkeyPatch.context() as patch:
             for apply in (change, change_again):
-                step = journal.step(title="change")
+                step = journal.begin_step(title="change")
                 apply(prefix)
                 step.commit()
             after = list_tree(prefix)
@@ -121,9 +121,9 @@ def test_full_disk_during_an_undo(temp_folder: Path, name: str) -> None:
         half_way = has_unfinished_changes(prefix)
         assert not half_way or "was interrupted" in failure
         if not half_way:
-            assert_same(prefix, after if Journal.read(prefix) else before)
+            assert_same(prefix, after if Journal.read_entries(prefix) else before)
         with Journal.open(prefix) as journal:
-            assert bool(journal.recovered) == half_way
+            assert bool(journal.recovery_notes) == half_way
             journal.undo()
         assert_same(prefix, before)
         if finished:
@@ -143,7 +143,7 @@ def test_full_disk_is_noticed_before_an_undo(prefix: Path, name: str) -> None:
         assert not has_unfinished_changes(prefix)
         assert len(journal.entries) == 2
         assert_same(prefix, after)
-        assert journal.undo().unrestored == ()
+        assert journal.undo().unrestored_paths == ()
 
 
 def test_file_size_limit_is_reported(prefix: Path) -> None:
@@ -153,7 +153,7 @@ def test_file_size_limit_is_reported(prefix: Path) -> None:
         "import resource, sys, pathlib; from tfdoctor.environment.history.journal import *\n"
         "with Journal.open(pathlib.Path(sys.argv[1])) as journal:\n"
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))\n"
-        "    try: journal.step(title='x')\n"
+        "    try: journal.begin_step(title='x')\n"
         "    except JournalError as error: print(error.message)\n"
     )
     done = subprocess.run(
@@ -191,11 +191,11 @@ def test_really_full_disk(temp_folder: Path) -> None:
         plant(prefix)
         before = list_tree(prefix)
         with Journal.open(prefix) as journal:
-            with contextlib.suppress(OSError), journal.step(title="fill"):
+            with contextlib.suppress(OSError), journal.begin_step(title="fill"):
                 change(prefix)
                 fill(prefix / "huge")
             assert_same(prefix, before)
-            step = journal.step(title="fill and commit")
+            step = journal.begin_step(title="fill and commit")
             change(prefix)
             with contextlib.suppress(OSError):
                 fill(prefix / "huge")
@@ -246,7 +246,7 @@ def test_unreadable_module_raises_import_error(prefix: Path, monkeypatch: pytest
 def test_missing_environment_is_refused(prefix: Path, name: str) -> None:
     with pytest.raises(JournalError, match="not a folder"):
         Journal.open(prefix / name)
-    assert Journal.read(prefix / name) == ()
+    assert Journal.read_entries(prefix / name) == ()
 
 
 # ---------------------------------------------------------------- invalid journals
@@ -276,7 +276,7 @@ def test_paths_that_lead_outside_are_refused(prefix: Path, path: object) -> None
         Journal.open(prefix)
     assert caught.value.hint
     with pytest.raises(JournalError, match="damaged"):
-        Journal.read(prefix)
+        Journal.read_entries(prefix)
     assert outside.read_text() == "precious"
     assert_same(prefix, current)
 
@@ -301,7 +301,7 @@ def test_rollback_does_not_follow_links(prefix: Path) -> None:
     plant(outside)
     untouched = list_tree(outside)
     with Journal.open(prefix) as journal:
-        step = journal.step(title="change")
+        step = journal.begin_step(title="change")
         shutil.rmtree(prefix / "lib")
         (prefix / "lib").symlink_to(outside / "lib")
         step.rollback()
@@ -377,7 +377,7 @@ def test_invalid_json_is_refused(prefix: Path, text: str) -> None:
         path = prefix / ".tfdoctor" / name
         saved = path.read_bytes() if path.exists() else b""
         path.write_bytes(text.encode("latin-1"))
-        for read in (Journal.open, Journal.read):
+        for read in (Journal.open, Journal.read_entries):
             with pytest.raises(JournalError, match="damaged"):
                 read(prefix)
         if saved:
@@ -430,7 +430,7 @@ def test_journal_with_links_is_refused(prefix: Path, name: str) -> None:
 def test_damaged_manifest_is_refused(prefix: Path, run_killed: Callable[[str, Path, int], str]) -> None:
     assert run_killed("step", prefix, 60) == "killed"
     current = list_tree(prefix)
-    path = prefix / ".tfdoctor/steps/1" / snapshot.MANIFEST
+    path = prefix / ".tfdoctor/steps/1" / snapshot.MANIFEST_FILE
     value = json.loads(path.read_text())
     value["rows"][0][0] = "../outside"
     path.write_text(json.dumps(value))

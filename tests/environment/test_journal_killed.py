@@ -54,7 +54,7 @@ def test_killed_at_every_point_of_a_step(
     for number in itertools.count(1):
         result = run_killed(action, recreate(prefix), number)
         with contextlib.suppress(JournalError):
-            Journal.read(prefix)
+            Journal.read_entries(prefix)
         counts.append(check_recovered(prefix, before, after))
         if result != "killed":
             assert result == "survived"
@@ -84,7 +84,7 @@ def test_killed_at_every_point_of_a_second_step(
         with Journal.open(prefix) as journal:
             counts.append(len(journal.entries))
             assert_same(prefix, {1: first, 2: second}[counts[-1]])
-            assert journal.undo().unrestored == ()
+            assert journal.undo().unrestored_paths == ()
         assert_same(prefix, before)
         assert not (prefix / ".tfdoctor").exists()
         if result != "killed":
@@ -113,7 +113,7 @@ def test_killed_at_every_point_of_an_undo(
             assert len(journal.entries) in {0, 2}
             assert_same(prefix, after if journal.entries else before)
             still_committed += bool(journal.entries)
-            assert journal.undo().unrestored == ()
+            assert journal.undo().unrestored_paths == ()
         assert_same(prefix, before)
         assert not (prefix / ".tfdoctor").exists()
         if result != "killed":
@@ -177,9 +177,9 @@ def test_interrupted_step_is_reported(prefix: Path, run_killed: Callable[[str, P
     before = list_tree(prefix)
     assert run_killed("step", prefix, 60) == "killed"
     assert has_unfinished_changes(prefix)
-    assert Journal.read(prefix) == ()
+    assert Journal.read_entries(prefix) == ()
     with Journal.open(prefix) as journal:
-        (sentence,) = journal.recovered
+        (sentence,) = journal.recovery_notes
     assert "“change” had been interrupted" in sentence
     assert not has_unfinished_changes(prefix)
     assert_same(prefix, before)
@@ -199,7 +199,7 @@ def test_change_after_a_killed_undo_is_kept(
     tool = prefix / "bin" / "tool"
     tool.write_bytes(b"of somebody")
     with Journal.open(prefix) as journal:
-        (sentence,) = journal.recovered
+        (sentence,) = journal.recovery_notes
     assert "bin/tool" in sentence
     assert tool.read_bytes() == b"of somebody"
     before["bin/tool"] = list_tree(prefix)["bin/tool"]
@@ -215,7 +215,7 @@ prefix = pathlib.Path(sys.argv[1])
 with Journal.open(prefix, on_wait=lambda text: print(text, flush=True)) as journal:
     print("held", len(journal.entries), flush=True)
     if sys.argv[2] == "step":
-        step = journal.step(title="of the other")
+        step = journal.begin_step(title="of the other")
         (prefix / "added").write_text("x")
     sys.stdin.readline()
     if sys.argv[2] == "step":
@@ -286,7 +286,7 @@ def test_running_child_holds_the_journal(prefix: Path) -> None:
     script = (
         "import os, pathlib, signal, subprocess, sys; from tfdoctor.environment.history.journal import Journal\n"
         "journal = Journal.open(pathlib.Path(sys.argv[1]))\n"
-        "journal.step(title='install')\n"
+        "journal.begin_step(title='install')\n"
         "subprocess.Popen([sys.executable, '-c', 'input()'], pass_fds=[journal.fileno()])\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -307,7 +307,7 @@ def test_running_child_holds_the_journal(prefix: Path) -> None:
 def test_new_folder_with_files_of_others_stays(prefix: Path) -> None:
     before = list_tree(prefix)
     with Journal.open(prefix) as journal:
-        step = journal.step(title="hook", paths=[prefix / "etc" / "hook.sh"])
+        step = journal.begin_step(title="hook", paths=[prefix / "etc" / "hook.sh"])
         write(prefix / "etc" / "hook.sh", b"ours", 5)
         write(prefix / "etc" / "other.sh", b"of somebody", 5)
         step.rollback()

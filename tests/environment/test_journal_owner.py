@@ -23,12 +23,12 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="owners and attr
 def test_missing_history_is_refused_and_copies_stay(prefix: Path) -> None:
     before = list_tree(prefix)
     with Journal.open(prefix) as journal:
-        step = journal.step(title="edit")
+        step = journal.begin_step(title="edit")
         (prefix / "pyvenv.cfg").write_text("changed\n")
         step.commit()
     (prefix / ".tfdoctor/history.json").rename(prefix / "kept.json")
     files = sorted((prefix / ".tfdoctor").rglob("*"))
-    for attempt in (lambda: Journal.open(prefix), lambda: Journal.read(prefix)):
+    for attempt in (lambda: Journal.open(prefix), lambda: Journal.read_entries(prefix)):
         with pytest.raises(JournalError, match="step 1 is missing"):
             attempt()
     assert sorted((prefix / ".tfdoctor").rglob("*")) == files
@@ -54,7 +54,7 @@ def test_files_made_by_root_belong_to_the_owner(prefix: Path) -> None:
             os.chown(path, 1000, 1001, follow_symlinks=False)
     before = list_owners()
     with Journal.open(prefix) as journal:
-        step = journal.step(title="edit")
+        step = journal.begin_step(title="edit")
         shutil.rmtree(prefix / "lib/gone")
         (prefix / "lib/new").mkdir()
         (prefix / "lib/new/file").write_text("")
@@ -80,7 +80,7 @@ def test_hard_links_and_attributes_are_restored(prefix: Path) -> None:
         os.setxattr(first, "user.note", b"kept")
     names = os.listxattr(first)
     with Journal.open(prefix) as journal:
-        step = journal.step(title="edit")
+        step = journal.begin_step(title="edit")
         for path in (first, second):
             path.unlink()
             path.write_text("other")

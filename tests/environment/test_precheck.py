@@ -12,7 +12,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.analysis import check_dockerfile
 from tfdoctor.environment import precheck
 from tfdoctor.environment.installers import InstallFailedError, find_uv
-from tfdoctor.environment.precheck import PrecheckResult, check_requirements, find_unmet_pin
+from tfdoctor.environment.precheck import PrecheckResult, describe_unmet_pin, precheck_requirements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ def fake_installer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Sequen
         def run(command: Sequence[str], **_: object) -> None:
             commands.append(command)
             if lines:
-                raise InstallFailedError("it failed", output=lines, unsolved=unsolved)
+                raise InstallFailedError("it failed", output=lines, has_no_solution=unsolved)
 
         monkeypatch.setattr(precheck, "find_uv", lambda _: "/opt/uv" if uv else None)
         monkeypatch.setattr(precheck, "can_run", lambda *_: not uv)
@@ -62,7 +62,9 @@ def fake_installer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Sequen
 def test_compatible_requirements_have_no_conflict(fake_installer: Callable[..., list[Sequence[str]]]) -> None:
     commands = fake_installer()
     assert (
-        check_requirements(["numpy"], ["numpy==1.26.4"], "3.11", env={}, index="https://index.example/simple")
+        precheck_requirements(
+            ["numpy"], ["numpy==1.26.4"], "3.11", env={}, index_url="https://index.example/simple"
+        )
         == PrecheckResult()
     )
     arguments = list(commands[0])
@@ -80,8 +82,8 @@ def test_conflict_is_quoted_from_the_installer(
     fake_installer: Callable[..., list[Sequence[str]]], lines: tuple[str, ...], uv: bool, conflict: str
 ) -> None:
     fake_installer(*lines, uv=uv)
-    result = check_requirements(["pandas"], ["numpy==1.26.4"], "3.11", env={})
-    assert conflict in result.conflict
+    result = precheck_requirements(["pandas"], ["numpy==1.26.4"], "3.11", env={})
+    assert conflict in result.conflict_reason
     assert not result.unknown_reason
 
 
@@ -98,16 +100,16 @@ def test_failed_check_is_no_conflict(
     fake_installer: Callable[..., list[Sequence[str]]], lines: tuple[str, ...], uv: bool, unsolved: bool
 ) -> None:
     fake_installer(*lines, uv=uv, unsolved=unsolved)
-    result = check_requirements(["docopt"], [], "3.11", env={})
+    result = precheck_requirements(["docopt"], [], "3.11", env={})
     assert result.unknown_reason
-    assert not result.conflict
+    assert not result.conflict_reason
 
 
 def test_pip_resolves_for_another_platform_in_a_dry_run(
     fake_installer: Callable[..., list[Sequence[str]]],
 ) -> None:
     commands = fake_installer(uv=False)
-    check_requirements(["numpy"], [], "3.12", env={})
+    precheck_requirements(["numpy"], [], "3.12", env={})
     arguments = list(commands[0])
     assert arguments[:4] == [sys.executable, "-m", "pip", "install"]
     assert "--dry-run" in arguments
@@ -118,7 +120,7 @@ def test_pip_resolves_for_another_platform_in_a_dry_run(
 def test_neither_uv_nor_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precheck, "find_uv", lambda _: None)
     monkeypatch.setattr(precheck, "can_run", lambda *_: False)
-    assert "neither uv nor pip" in check_requirements(["numpy"], [], "3.11", env={}).unknown_reason
+    assert "neither uv nor pip" in precheck_requirements(["numpy"], [], "3.11", env={}).unknown_reason
 
 
 @pytest.mark.parametrize(
@@ -142,11 +144,11 @@ def test_unmet_pin_is_reported_without_an_installer(
     fake_installer: Callable[..., list[Sequence[str]]], wanted: str, told: str
 ) -> None:
     pins = ("numpy==1.26.4", "typing_extensions==4.5.0", "tensorflow==2.15.0.post1", "six", "x-y<2")
-    conflict = find_unmet_pin(["six", wanted], pins, "3.11")
+    conflict = describe_unmet_pin(["six", wanted], pins, "3.11")
     assert conflict.startswith(told)
     assert bool(conflict) is bool(told)
     commands = fake_installer()
-    assert check_requirements([wanted], pins, "3.11", env={}) == PrecheckResult(conflict=conflict)
+    assert precheck_requirements([wanted], pins, "3.11", env={}) == PrecheckResult(conflict_reason=conflict)
     assert len(commands) == (0 if told else 1)
 
 
@@ -161,7 +163,9 @@ def test_unreachable_index_is_no_conflict(tmp_path: Path) -> None:
     env.pop("PIP_FIND_LINKS", None)
     if find_uv(env) is None:
         pytest.skip("uv is not on PATH")
-    result = check_requirements(["tfdoctor-nothing"], [], "3.11", env=env, index="http://127.0.0.1:1/simple")
+    result = precheck_requirements(
+        ["tfdoctor-nothing"], [], "3.11", env=env, index_url="http://127.0.0.1:1/simple"
+    )
     assert result == PrecheckResult(unknown_reason="the package index was not reached")
 
 
@@ -171,7 +175,7 @@ def test_unreachable_index_is_no_conflict(tmp_path: Path) -> None:
 def test_marker_has_one_answer_for_machines_and_dockerfiles(marker: str, applies: bool) -> None:
     """A minor version counts as its newest patch release, whichever command reads the requirement."""
     requirement = f"numpy<1; {marker}"
-    assert bool(find_unmet_pin([requirement], ["numpy==1.26.4"], "3.11")) is applies
+    assert bool(describe_unmet_pin([requirement], ["numpy==1.26.4"], "3.11")) is applies
     report = check_dockerfile(
         f"FROM python:3.11-slim\nRUN pip install tensorflow==2.15.1 '{requirement}'\n", Compat.load()
     )

@@ -28,7 +28,7 @@ LOCK = (f"numpy==2.3.3 {A}", f"tensorflow==2.20.0 {A}", f"wrapt==1.17.3 {A}")
 def make_question(*lines: str, uv: bool = True, constraints: tuple[str, ...] = ()) -> ResolutionRequest:
     return ResolutionRequest(
         package="tensorflow",
-        known_requires=("numpy>=1.26.0",),
+        recorded_requires=("numpy>=1.26.0",),
         lock_lines=LOCK,
         cuda_pins=("nvidia-cudnn-cu12==9.10.2.21",),
         requirements=lines,
@@ -53,7 +53,7 @@ class FakeResolver:
             {name: (folder / name).read_text() for name in names if (folder / name).exists()}
         )
         if len(self.attempts) <= self.failures:
-            raise InstallFailedError("no.", output=self.output, unsolved=True)
+            raise InstallFailedError("no.", output=self.output, has_no_solution=True)
         self.answer(folder)
 
 
@@ -75,7 +75,7 @@ def test_uv_first_tries_the_whole_lock(tmp_path: Path) -> None:
     # uv would ignore a preferred version if one of two indexes had no file for this Python.
     assert first["found.txt"] == second["found.txt"] == ""
     assert third["found.txt"] == "".join(f"{line}\n" for line in LOCK)
-    assert resolution == ResolvedPackages(unchanged=LOCK[1:], hashed=(f"numpy==1.26.4 {B}",))
+    assert resolution == ResolvedPackages(locked_lines=LOCK[1:], hashed_lines=(f"numpy==1.26.4 {B}",))
     assert resolution.compare_with_lock(LOCK) == (PinChange("numpy", "2.3.3", "1.26.4"),)
 
 
@@ -118,9 +118,9 @@ def test_pip_does_not_download_tensorflow_and_cuda(tmp_path: Path) -> None:
         ),
     )
     resolution = resolve(make_question("numpy<2", uv=False, constraints=("scipy<1.12",)), tmp_path, resolver)
-    assert resolution.unchanged == LOCK[1:]
-    assert resolution.hashed == (f"numpy==1.26.4 {B}",)
-    assert resolution.unhashed == ("mine @ git+https://code.example/x.git@0123", "bare==1.0")
+    assert resolution.locked_lines == LOCK[1:]
+    assert resolution.hashed_lines == (f"numpy==1.26.4 {B}",)
+    assert resolution.unhashed_lines == ("mine @ git+https://code.example/x.git@0123", "bare==1.0")
     first, second = resolver.attempts
     assert "numpy==2.3.3\n" in first["limits.txt"]
     assert "numpy==" not in second["limits.txt"]
@@ -205,7 +205,7 @@ def test_package_with_its_own_folder_is_allowed(tmp_path: Path) -> None:
         f"nvidia-cusparselt-cu12==0.7 {B}",
     )
     resolution = resolve(make_question("x"), tmp_path, FakeResolver(0, write_lock(*LOCK, *additional)))
-    assert resolution.hashed == additional[1:]
+    assert resolution.hashed_lines == additional[1:]
 
 
 def test_hashes_of_the_user_are_kept(tmp_path: Path) -> None:
@@ -214,8 +214,8 @@ def test_hashes_of_the_user_are_kept(tmp_path: Path) -> None:
         tmp_path,
         FakeResolver(0, write_lock(*LOCK, f"mine @ https://files.example/m.whl {B}")),
     )
-    assert resolution.unchanged == LOCK[:2]
-    assert resolution.hashed == (f"wrapt==1.17.3 {B}", f"mine @ https://files.example/m.whl {A}")
+    assert resolution.locked_lines == LOCK[:2]
+    assert resolution.hashed_lines == (f"wrapt==1.17.3 {B}", f"mine @ https://files.example/m.whl {A}")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"install": [1]}', '{"install": [{"metadata": {}}]}'])

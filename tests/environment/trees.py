@@ -57,7 +57,7 @@ def commit_steps(prefix: Path, *changes: Callable[[Path], object]) -> None:
     """Apply each change in a step of its own."""
     with Journal.open(prefix) as journal:
         for change in changes:
-            with journal.step(title=change.__name__, codes=("TFD205",)) as step:
+            with journal.begin_step(title=change.__name__, codes=("TFD205",)) as step:
                 change(prefix)
             step.commit()
 

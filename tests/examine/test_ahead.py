@@ -50,7 +50,7 @@ def test_run_waits_for_the_begun_command(tmp_path):
     log = tmp_path / "once"
     command = ["sh", "-c", f"echo again >> {log}; echo $WHAT"]
     system = LiveSystem()
-    system.start_early(command, timeout=5, env={"WHAT": "yes"})
+    system.start_in_background(command, timeout=5, env={"WHAT": "yes"})
     assert system.run(command, timeout=5, env={"WHAT": "yes"}).stdout == "yes\n"
     assert log.read_text() == "again\n"
     assert system.run(command, timeout=5, env={"WHAT": "no"}).stdout == "no\n"
@@ -59,7 +59,7 @@ def test_run_waits_for_the_begun_command(tmp_path):
 
 def test_failed_start_is_reported_by_run():
     system = LiveSystem()
-    system.start_early(["/nowhere/at-all"], timeout=5)
+    system.start_in_background(["/nowhere/at-all"], timeout=5)
     assert system.run(["/nowhere/at-all"], timeout=5).failure is not None
 
 

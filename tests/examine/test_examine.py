@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.examine import RUN_MESSAGE, collect_facts, evaluate_facts, examine, run_tensorflow
+from tfdoctor.examine import RUN_TENSORFLOW_MESSAGE, collect_facts, evaluate_facts, examine, run_tensorflow
 from tfdoctor.facts import Absent
 from tfdoctor.findings import Observation
 from tfdoctor.system import RecordedSystem
@@ -70,7 +70,7 @@ def test_tensorflow_is_run_only_on_request(
     messages: list[str] = []
     report = examine(load_healthy_host(), COMPAT, timeout=500, deep=deep, on_message=messages.append)
     assert (report.observed is OBSERVATION) is runs
-    assert messages == [RUN_MESSAGE] * runs
+    assert messages == [RUN_TENSORFLOW_MESSAGE] * runs
     assert ran == [500] * runs
 
 

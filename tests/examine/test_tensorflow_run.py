@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rules.make_facts import COMPAT
-from tfdoctor.examine.tensorflow_run import DeepAnswer, make_observation, parse_deep_answer
+from tfdoctor.examine.tensorflow_run import RunAnswer, make_observation, parse_run_answer
 from tfdoctor.findings import Cause
 from tfdoctor.logs.dso import find_failed_opens
 from tfdoctor.system import CommandResult, Failure
@@ -36,12 +36,12 @@ def observe_answer(
     answer: dict[str, Any], result: CommandResult, libraries: Collection[str] = LIBRARIES
 ) -> Observation:
     """Return the observation for an answer of the payload and the result of its process."""
-    return make_observation(parse_deep_answer(answer, result), result, libraries, COMPAT)
+    return make_observation(parse_run_answer(answer, result), result, libraries, COMPAT)
 
 
 def test_failed_opens_in_logs_of_all_versions() -> None:
     failed = find_failed_opens(LOG)
-    assert [(failure.requested, failure.missing, failure.line) for failure in failed] == [
+    assert [(failure.requested_soname, failure.missing_soname, failure.line) for failure in failed] == [
         ("libcudnn.so.9", "libfoo.so.1", 1),
         ("libcusolver.so.11", "libcusolver.so.11", 2),
         ("libnvinfer.so.8", "libnvinfer.so.8", 3),
@@ -50,7 +50,7 @@ def test_failed_opens_in_logs_of_all_versions() -> None:
     import_error = find_failed_opens(
         "ImportError: libcublas.so.10.0: cannot open shared object file: No such file or directory"
     )
-    assert [failure.requested for failure in import_error] == ["libcublas.so.10.0"]
+    assert [failure.requested_soname for failure in import_error] == ["libcublas.so.10.0"]
 
 
 def test_no_registered_gpu_names_missing_libraries() -> None:
@@ -165,6 +165,8 @@ def test_both_payloads_give_the_same_observation(
 
 
 def test_hanging_import_is_inconclusive() -> None:
-    output = DeepAnswer(imported=False, devices=None, computed=(), error="", seconds=180, timed_out=True)
+    output = RunAnswer(
+        import_succeeded=False, gpu_names=None, compute_results=(), error="", seconds=180, timed_out=True
+    )
     observed = make_observation(output, CommandResult(("python",), None), LIBRARIES, COMPAT)
     assert (observed.gpu_registered, observed.gpu_count, observed.cause) == (None, None, Cause.INCONCLUSIVE)

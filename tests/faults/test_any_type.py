@@ -11,7 +11,7 @@ import pytest
 
 from fleet.made import answer
 from tfdoctor.cluster import evaluate_cluster, merge_clusters, parse_cluster
-from tfdoctor.fleet.results import UnusableError, read_result
+from tfdoctor.fleet.results import UnusableResultError, parse_result
 from tfdoctor.lint import LintTarget, lint_text
 from tfdoctor.lint.settings import SettingsError, parse_settings
 from tfdoctor.render.cluster import make_cluster_json, render_cluster
@@ -137,5 +137,5 @@ def test_fleet_results_are_read_or_refused() -> None:
         for variant in (
             VALUES if key == "facts" else variants(value[:2] if isinstance(value, list) else value)
         ):
-            with contextlib.suppress(UnusableError):
-                read_result(json.dumps({**valid_result, key: variant}).encode())
+            with contextlib.suppress(UnusableResultError):
+                parse_result(json.dumps({**valid_result, key: variant}).encode())

@@ -95,10 +95,10 @@ def test_specification_of_5000_digits_is_refused(command: str, text: str, tfdoct
         versions.major_minor,
         versions.parse_capability,
         versions.parse_python_tag,
-        versions.Spec,
+        versions.VersionSpec,
         lambda text: versions.satisfies("2.15.0", text),
         lambda text: versions.has_prefix("2.15.0", text),
-        lambda text: versions.Spec(text).select(["2.15.0"]),
+        lambda text: versions.VersionSpec(text).select(["2.15.0"]),
     ],
 )
 def test_versions_are_parsed_or_refused(read: Callable[[str], object], text: str) -> None:

@@ -107,7 +107,7 @@ def is_recommended(version: str, machine: Host, python: str | None) -> bool:
         return answer.options[0].tensorflow == version
     # No release with CUDA wheels suits this machine, so the named one has its CUDA from conda.
     fit = find_best_fit(COMPAT, machine, python=python)
-    return fit is not None and fit.cuda is None and fit.release.version == version
+    return fit is not None and fit.cuda_set is None and fit.release.version == version
 
 
 def drop_tensorflow(facts: Facts) -> Facts:
@@ -145,7 +145,7 @@ def make_sample(
     module = Known(KernelModule(driver, True), "x") if driver is not None else Unknown("closed")
     answer = value_of(facts.driver.cuda)
     assert answer is not None
-    newest_cuda = COMPAT.newest_cuda_for_driver(driver) if driver is not None else answer.version
+    newest_cuda = COMPAT.find_newest_cuda_for_driver(driver) if driver is not None else answer.version
     cuda = Known(dataclasses.replace(answer, version=newest_cuda), "libcuda.so.1")
     facts = dataclasses.replace(
         facts,
@@ -198,8 +198,8 @@ def test_wrong_release_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("capability", CAPABILITIES)
 def test_matrix_lists_exactly_the_suitable_releases(capability: str, driver: str | None) -> None:
     rows = select_rows(COMPAT, MatrixQuery(capability=capability, driver=driver, gpu=True))
-    listed = {row.release.version for row in rows if row.code != "arch-specific"}
-    partial = {row.release.version for row in rows if row.code == "arch-specific"}
+    listed = {row.release.version for row in rows if row.code_kind != "arch-specific"}
+    partial = {row.release.version for row in rows if row.code_kind == "arch-specific"}
     machine = make_host(capability, driver=driver)
     for release in list_candidates(COMPAT):
         assert (release.version in listed) is not find_gpu_reasons(COMPAT, release, machine), release.version

@@ -26,6 +26,8 @@ def test_newest_patch_of_a_cuda_minor_comes_first(release: Release) -> None:
 @pytest.mark.parametrize("python", ["3.8", "3.10", "3.12"])
 def test_system_with_the_requested_python_comes_first(python: str) -> None:
     for release in CUDA_11_RELEASES:
-        systems = [COMPAT.pythons.system(tag.system) for tag in list_fitting_tags(COMPAT, release, python)]
-        has_python = [system is not None and system.default == python for system in systems]
+        systems = [
+            COMPAT.pythons.find_system(tag.system) for tag in list_fitting_tags(COMPAT, release, python)
+        ]
+        has_python = [system is not None and system.default_python == python for system in systems]
         assert has_python == sorted(has_python, reverse=True)

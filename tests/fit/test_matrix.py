@@ -64,14 +64,14 @@ def test_several_capabilities_are_alternatives() -> None:
     """A GPU name that means 2.1, 3.0 or 3.5 keeps releases that run on any of them."""
     rows = select_rows(COMPAT, MatrixQuery(capability="2.1,3.0,3.5", package="tensorflow-gpu", gpu=True))
     assert rows[0].release.version == "2.11.0"
-    assert {row.code for row in rows} <= {"native", "jit"}
+    assert {row.code_kind for row in rows} <= {"native", "jit"}
 
 
 def test_driver_minimums() -> None:
     row = select_rows(COMPAT, MatrixQuery(tf="2.21.0"))[0]
-    assert (row.driver_linux, row.driver_windows) == ("525.60.13", None)
+    assert (row.min_linux_driver, row.min_windows_driver) == ("525.60.13", None)
     row = select_rows(COMPAT, MatrixQuery(tf="2.10.1"))[0]
-    assert (row.driver_linux, row.driver_windows) == ("450.80.02", "452.39")
+    assert (row.min_linux_driver, row.min_windows_driver) == ("450.80.02", "452.39")
     assert all(row.release.cuda != "12.5.1" for row in select_rows(COMPAT, MatrixQuery(driver="470.82.01")))
 
 
@@ -84,7 +84,7 @@ def test_problems_follow_the_capability() -> None:
     assert "ptx-sm90a-on-blackwell" in problem_ids("12.0")
     assert "cudnn-unpinned" not in problem_ids("12.0")
     assert "cudnn-unpinned" in problem_ids("7.0")
-    assert select_rows(COMPAT, MatrixQuery(tf="2.20.0", capability="12.0"))[0].code == "arch-specific"
+    assert select_rows(COMPAT, MatrixQuery(tf="2.20.0", capability="12.0"))[0].code_kind == "arch-specific"
 
 
 @pytest.mark.parametrize("field", ["tf", "cuda", "python", "capability", "driver"])

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from recorded import HOSTS, load_report
-from tfdoctor.fleet import GatheredResults, read_result
+from tfdoctor.fleet import GatheredResults, parse_result
 from tfdoctor.render.report import make_report_json
 
 if TYPE_CHECKING:
@@ -32,5 +32,5 @@ def gather_results(answers: Mapping[str, dict[str, Any]]) -> GatheredResults:
     """Return all answers, parsed as if read from files."""
     gathered = GatheredResults()
     for name, result in answers.items():
-        gathered.add(name, read_result(json.dumps(result).encode()))
+        gathered.add(name, parse_result(json.dumps(result).encode()))
     return gathered

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.made import answer, gather_results, with_value
-from tfdoctor.causes.codes import FLEET
+from tfdoctor.causes.codes import FLEET_CODES
 from tfdoctor.findings import Severity
-from tfdoctor.fleet import GatheredResults, UnusableError, evaluate_fleet, read_result
+from tfdoctor.fleet import GatheredResults, UnusableResultError, evaluate_fleet, parse_result
 from tfdoctor.fleet.codes import FLEET_FINDINGS
 from tfdoctor.render.fleet import make_fleet_json, render_fleet
 from tfdoctor.render.html.fleet import make_fleet_html
@@ -33,7 +33,7 @@ def list_findings(answers: dict[str, dict[str, Any]], name: str) -> list[Any]:
     return [
         finding
         for finding in evaluate_fleet("folder", gather_results(answers)).findings
-        if finding.name == name
+        if finding.kind == name
     ]
 
 
@@ -50,8 +50,8 @@ def test_host_with_another_driver_is_reported() -> None:
     answers = {**make_healthy_hosts(4), "odd": answer("driver-too-old-for-libcuda", 99)}
     report = evaluate_fleet("folder", gather_results(answers))
     assert report.groups[1].hosts == ("odd",)
-    assert report.groups[1].differs["driver", "NVIDIA driver"] == ("450.80.02", "550.54.14")
-    unused = next(finding for finding in report.findings if finding.name == "gpu-unused")
+    assert report.groups[1].differences["driver", "NVIDIA driver"] == ("450.80.02", "550.54.14")
+    unused = next(finding for finding in report.findings if finding.kind == "gpu-unused")
     assert (unused.hosts, unused.severity) == (("odd",), Severity.ERROR)
     assert "driver-too-old" in unused.message
     assert make_fleet_json(report)["groups"][1]["differs"]["driver"] == "450.80.02"
@@ -61,7 +61,7 @@ def test_consequence_of_a_difference_is_not_reported() -> None:
     odd = with_value(answer(HEALTHY, 9), "driver", "NVIDIA driver", "560.1")
     odd = with_value(odd, "driver", "kernel module", "560.1")
     report = evaluate_fleet("folder", gather_results({**make_healthy_hosts(3), "odd": odd}))
-    assert list(report.groups[1].differs) == [("driver", "NVIDIA driver")]
+    assert list(report.groups[1].differences) == [("driver", "NVIDIA driver")]
 
 
 def test_host_name_in_a_path_is_no_difference() -> None:
@@ -176,23 +176,23 @@ def test_same_gpu_on_two_hosts_is_reported() -> None:
 def test_clock_outside_the_request_is_skewed(at: float | None, skewed: bool) -> None:
     gathered = GatheredResults()
     item = answer(HEALTHY, at=at)
-    gathered.add("a", read_result(json.dumps(item).encode()), asked=999.0, came=1010.0)
-    findings = [item for item in evaluate_fleet("ssh", gathered).findings if item.name == "clock-skew"]
+    gathered.add("a", parse_result(json.dumps(item).encode()), request_time=999.0, response_time=1010.0)
+    findings = [item for item in evaluate_fleet("ssh", gathered).findings if item.kind == "clock-skew"]
     assert bool(findings) is skewed
 
 
 def test_hosts_without_an_answer_are_reported_by_kind() -> None:
     gathered = gather_results(make_healthy_hosts(2))
-    gathered.add_silent("gone", "lost", "no route")
-    gathered.add_silent("slow", "timeout", "")
-    gathered.add_silent("odd", "failed", "what it wrote is no JSON")
+    gathered.add_failure("gone", "lost", "no route")
+    gathered.add_failure("slow", "timeout", "")
+    gathered.add_failure("odd", "failed", "what it wrote is no JSON")
     report = evaluate_fleet("ssh", gathered)
-    assert [(item.name, item.hosts) for item in report.findings] == [
+    assert [(item.kind, item.hosts) for item in report.findings] == [
         ("host-silent", ("gone",)),
         ("host-silent", ("slow",)),
         ("answer-unusable", ("odd",)),
     ]
-    assert [(item.name, item.state, item.group) for item in report.hosts] == [
+    assert [(item.name, item.state, item.group_number) for item in report.hosts] == [
         ("gone", "lost", None),
         ("node000", "ok", 1),
         ("node001", "ok", 1),
@@ -241,16 +241,16 @@ INVALID_RESULTS: list[Any] = [
 
 def test_greeting_before_the_answer_is_skipped() -> None:
     content = json.dumps(answer(HEALTHY), indent=2).encode()
-    assert read_result(b"Welcome to node7!\r\n{maintenance} on Sunday\n" + content).usable
+    assert parse_result(b"Welcome to node7!\r\n{maintenance} on Sunday\n" + content).gpu_usable
     for rest in (content[:20_000], b"}", b"[" * 100_000):
-        with pytest.raises(UnusableError):
-            read_result(b"Welcome to node7!\n{\n" + rest)
+        with pytest.raises(UnusableResultError):
+            parse_result(b"Welcome to node7!\n{\n" + rest)
 
 
 @pytest.mark.parametrize("content", INVALID_RESULTS, ids=range(len(INVALID_RESULTS)))
 def test_invalid_result_is_refused(content: bytes) -> None:
-    with pytest.raises(UnusableError):
-        read_result(content)
+    with pytest.raises(UnusableResultError):
+        parse_result(content)
 
 
 @pytest.mark.parametrize(
@@ -271,9 +271,9 @@ def test_invalid_result_is_refused(content: bytes) -> None:
     ],
 )
 def test_wrong_or_inconsistent_result_is_refused(key: str, value: object) -> None:
-    assert read_result(json.dumps(answer(HEALTHY)).encode()).usable
-    with pytest.raises(UnusableError):
-        read_result(json.dumps(answer(HEALTHY, **{key: value})).encode())
+    assert parse_result(json.dumps(answer(HEALTHY)).encode()).gpu_usable
+    with pytest.raises(UnusableResultError):
+        parse_result(json.dumps(answer(HEALTHY, **{key: value})).encode())
 
 
 def test_error_message_of_the_host_is_reported() -> None:
@@ -281,14 +281,14 @@ def test_error_message_of_the_host_is_reported() -> None:
         "schema_version": 1,
         "error": {"code": 2, "kind": "usage", "message": "no such Python", "hint": ""},
     }
-    with pytest.raises(UnusableError, match="no such Python"):
-        read_result(json.dumps(content).encode())
+    with pytest.raises(UnusableResultError, match="no such Python"):
+        parse_result(json.dumps(content).encode())
 
 
 def test_control_characters_of_a_host_are_removed() -> None:
     odd = with_value(answer(HEALTHY, 9), "driver", "NVIDIA driver", "\x1b[31m5\x07\u202e")
     gathered = gather_results({**make_healthy_hosts(3), "odd": odd})
-    gathered.add_silent("bad\x1b[2J", "failed", "why\x07")
+    gathered.add_failure("bad\x1b[2J", "failed", "why\x07")
     report = evaluate_fleet("folder", gathered)
     for text in (render_fleet(report, verbose=True), make_fleet_html(report).decode()):
         assert "\x1b" not in text
@@ -308,8 +308,8 @@ JSON_VALUES = st.recursive(
 def test_any_answer_is_read_or_refused(key: str, value: object) -> None:
     try:
         gathered = GatheredResults()
-        gathered.add("a", read_result(json.dumps(answer(HEALTHY, **{key: value})).encode()))
-    except UnusableError:
+        gathered.add("a", parse_result(json.dumps(answer(HEALTHY, **{key: value})).encode()))
+    except UnusableResultError:
         return
     report = evaluate_fleet("folder", gathered)
     render_fleet(report)
@@ -351,5 +351,5 @@ def test_grid_shows_distinguishing_host_names(names: list[str], shown: list[str]
 
 
 def test_every_finding_has_a_code() -> None:
-    assert {kind.name for kind in FLEET_FINDINGS} == set(FLEET)
-    assert set(SCHEMA["properties"]["findings"]["items"]["properties"]["name"]["enum"]) == set(FLEET)
+    assert {kind.name for kind in FLEET_FINDINGS} == set(FLEET_CODES)
+    assert set(SCHEMA["properties"]["findings"]["items"]["properties"]["name"]["enum"]) == set(FLEET_CODES)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fleet.made import answer, gather_results
 from tfdoctor.findings import Severity
-from tfdoctor.fleet import UnusableError, evaluate_fleet, read_peers
-from tfdoctor.fleet.peers import Peers, find_peer_problems, get_machine
+from tfdoctor.fleet import UnusableResultError, evaluate_fleet, parse_peers
+from tfdoctor.fleet.peers import HostPeers, find_peer_problems, get_machine_name
 
 NAMES = ["node1", "node2", "node3", "node4"]
 
@@ -36,7 +36,7 @@ def summarize_answer(
     for name in names:
         addresses = {f"{item}:2222" for item in names}
         unreachable = {f"{peer}:2222": why for peer, why in cut.get(name, {}).items()}
-        peers[name] = Peers(frozenset(addresses - unreachable.keys()), unreachable)
+        peers[name] = HostPeers(frozenset(addresses - unreachable.keys()), unreachable)
     return [(item.hosts, item.message) for item in find_peer_problems(peers, {})]
 
 
@@ -49,9 +49,9 @@ def test_refused_connection_counts_as_reached() -> None:
         member("e:1", ok=False, why="no-such-name"),
         member("f:1", ok=None),
     ]
-    peers = read_peers(make_output(members))
+    peers = parse_peers(make_output(members))
     assert peers.reached == {"a:1", "b:1", "c:1"}
-    assert peers.unreached == {"d:1": "timeout", "e:1": "no-such-name"}
+    assert peers.unreached_reasons == {"d:1": "timeout", "e:1": "no-such-name"}
 
 
 def test_no_finding_if_all_hosts_reach_each_other() -> None:
@@ -92,7 +92,7 @@ def test_a_host_is_no_peer_of_itself() -> None:
 
 
 def test_unreachable_address_outside_the_fleet_is_reported() -> None:
-    peers = {name: Peers(frozenset(), {"10.0.0.9:5000": "timeout"}) for name in NAMES}
+    peers = {name: HostPeers(frozenset(), {"10.0.0.9:5000": "timeout"}) for name in NAMES}
     (finding,) = find_peer_problems(peers, {})
     assert finding.hosts == tuple(NAMES)
     assert "do not reach 10.0.0.9:5000, and nobody else does" in finding.message
@@ -100,11 +100,11 @@ def test_unreachable_address_outside_the_fleet_is_reported() -> None:
 
 def test_fleet_report_has_the_peer_findings() -> None:
     gathered = gather_results({name: answer("healthy-two-gpus", number) for number, name in enumerate(NAMES)})
-    gathered.peers = {name: Peers(frozenset({"node1:1", "node4:1"}), {}) for name in NAMES[:3]}
-    gathered.peers["node2"] = Peers(frozenset({"node4:1"}), {"node1:1": "timeout"})
-    gathered.peer_failures = {"node4": "exit status 3"}
+    gathered.peers_by_host = {name: HostPeers(frozenset({"node1:1", "node4:1"}), {}) for name in NAMES[:3]}
+    gathered.peers_by_host["node2"] = HostPeers(frozenset({"node4:1"}), {"node1:1": "timeout"})
+    gathered.peer_failure_by_host = {"node4": "exit status 3"}
     findings = [
-        finding for finding in evaluate_fleet("ssh", gathered).findings if finding.name == "peers-apart"
+        finding for finding in evaluate_fleet("ssh", gathered).findings if finding.kind == "peers-apart"
     ]
     assert [(finding.hosts, finding.severity) for finding in findings] == [
         (("node2",), Severity.ERROR),
@@ -123,7 +123,7 @@ def test_fleet_report_has_the_peer_findings() -> None:
     ],
 )
 def test_machine_is_extracted_from_a_name(name: str, host: str) -> None:
-    assert get_machine(name) == host
+    assert get_machine_name(name) == host
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_machine_is_extracted_from_a_name(name: str, host: str) -> None:
     ],
 )
 def test_invalid_answer_is_refused(content: bytes) -> None:
-    with pytest.raises(UnusableError):
-        read_peers(content)
+    with pytest.raises(UnusableResultError):
+        parse_peers(content)
 
 
 JSON_VALUES = st.recursive(
@@ -165,8 +165,8 @@ JSON_VALUES = st.recursive(
 )
 def test_any_answer_is_read_or_refused(members: list[Any]) -> None:
     try:
-        peers = read_peers(make_output(members))
-    except UnusableError:
+        peers = parse_peers(make_output(members))
+    except UnusableResultError:
         return
     for finding in find_peer_problems({"a": peers, "b": peers}, {}):
         assert "\x1b" not in finding.message

@@ -17,14 +17,14 @@ import pytest
 
 import tfdoctor
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.write import Context, Extras, validate_index, validate_reference
+from tfdoctor.dockerfile.write import BuildContext, UserAdditions, validate_index, validate_reference
 from tfdoctor.engine.building import make_context_archive
 from tfdoctor.engine.image import render_context, with_mirror
 from tfdoctor.environment.requirements import parse_packages
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import Host
 from tfdoctor.plan import (
-    Base,
+    BaseImage,
     Method,
     Option,
     Recipe,
@@ -45,37 +45,37 @@ def plan_without_python() -> Option:
     """Return the plan for a base image that has apt but no Python."""
     option = plan("2.15.1", Recipe.PIP_CUDA, "3.11", "registry.example:5000/base:12")
     assert option.base is not None
-    base = Base(option.base.image, "debian 12", "python3.11", ("python3.11", "python3.11-venv"))
+    base = BaseImage(option.base.image, "debian 12", "python3.11", ("python3.11", "python3.11-venv"))
     return dataclasses.replace(option, base=base)
 
 
-CASES: dict[str, tuple[Option, Extras]] = {
-    "pip-cuda-2.21-py313": (plan("2.21.0", Recipe.PIP_CUDA, "3.13"), Extras()),
+CASES: dict[str, tuple[Option, UserAdditions]] = {
+    "pip-cuda-2.21-py313": (plan("2.21.0", Recipe.PIP_CUDA, "3.13"), UserAdditions()),
     "pip-cuda-2.10-py310-corporate": (
         plan("2.10.1", Recipe.PIP_CUDA, "3.10"),
-        Extras(
+        UserAdditions(
             requirements=parse_packages(["pandas>=1.5,<2", "scipy"]),
             ca_certificate=CERTIFICATE,
-            index="https://mirror.example/simple/",
+            index_url="https://mirror.example/simple/",
         ),
     ),
-    "pip-cuda-2.15-own-base": (plan_without_python(), Extras()),
-    "cuda-base-2.4.4": (plan("2.4.4", Recipe.CUDA_BASE), Extras()),
-    "cuda-base-2.17.1": (plan("2.17.1", Recipe.CUDA_BASE), Extras()),
-    "official-1.14-py3": (plan("1.14.0", Recipe.OFFICIAL), Extras()),
-    "official-1.14-py2": (plan("1.14.0", Recipe.OFFICIAL, "2.7"), Extras()),
-    "official-2.4.4": (plan("2.4.4", Recipe.OFFICIAL), Extras()),
-    "conda-cuda-1.14-py37": (plan("1.14.0", Recipe.CONDA_CUDA), Extras()),
+    "pip-cuda-2.15-own-base": (plan_without_python(), UserAdditions()),
+    "cuda-base-2.4.4": (plan("2.4.4", Recipe.CUDA_BASE), UserAdditions()),
+    "cuda-base-2.17.1": (plan("2.17.1", Recipe.CUDA_BASE), UserAdditions()),
+    "official-1.14-py3": (plan("1.14.0", Recipe.OFFICIAL), UserAdditions()),
+    "official-1.14-py2": (plan("1.14.0", Recipe.OFFICIAL, "2.7"), UserAdditions()),
+    "official-2.4.4": (plan("2.4.4", Recipe.OFFICIAL), UserAdditions()),
+    "conda-cuda-1.14-py37": (plan("1.14.0", Recipe.CONDA_CUDA), UserAdditions()),
     "conda-cuda-2.4-corporate": (
         plan("2.4.4", Recipe.CONDA_CUDA),
-        Extras(requirements=parse_packages(["pandas<2"]), ca_certificate=CERTIFICATE),
+        UserAdditions(requirements=parse_packages(["pandas<2"]), ca_certificate=CERTIFICATE),
     ),
-    "ngc-1.15.5": (plan("1.15.5", Recipe.NGC), Extras(requirements=parse_packages(["pandas"]))),
+    "ngc-1.15.5": (plan("1.15.5", Recipe.NGC), UserAdditions(requirements=parse_packages(["pandas"]))),
 }
 with_each_case = pytest.mark.parametrize("name", CASES)
 
 
-def make_context(name: str) -> Context:
+def make_context(name: str) -> BuildContext:
     return render_context(*CASES[name])
 
 
@@ -238,14 +238,16 @@ def test_invalid_image_names(name: str) -> None:
     with pytest.raises(UsageError):
         validate_reference(name)
     with pytest.raises(UsageError):
-        render_context(dataclasses.replace(CASES["ngc-1.15.5"][0], base=Base(name, "", "python3")), Extras())
+        render_context(
+            dataclasses.replace(CASES["ngc-1.15.5"][0], base=BaseImage(name, "", "python3")), UserAdditions()
+        )
 
 
 def test_mirror_replaces_the_base_registry() -> None:
     option = with_mirror(plan("1.14.0", Recipe.OFFICIAL), "mirror.example:5000/hub")
     assert (
         "FROM mirror.example:5000/hub/tensorflow/tensorflow:1.14.0-gpu-py3\n"
-        in render_context(option, Extras()).dockerfile
+        in render_context(option, UserAdditions()).dockerfile
     )
 
 
@@ -253,7 +255,7 @@ def test_mirror_replaces_the_micromamba_registry() -> None:
     option = with_mirror(plan("1.14.0", Recipe.CONDA_CUDA), "mirror.example:5000/hub")
     assert (
         "FROM mirror.example:5000/hub/mambaorg/micromamba:1.5.8 AS cuda\n"
-        in render_context(option, Extras()).dockerfile
+        in render_context(option, UserAdditions()).dockerfile
     )
 
 
@@ -283,7 +285,7 @@ def test_values_in_labels_are_quoted() -> None:
     option = dataclasses.replace(plan("2.15.1", Recipe.PIP_CUDA), cudnn='8"$HOME\\')
     label = next(
         line
-        for line in render_context(option, Extras()).dockerfile.splitlines()
+        for line in render_context(option, UserAdditions()).dockerfile.splitlines()
         if "io.tfdoctor.plan" in line
     )
     assert label.endswith('" \\')

@@ -97,7 +97,10 @@ def make_environment(release: Release, folder: Path) -> Path:
         message = f"none of Python {', '.join(release.linux_pythons)} is here"
         raise LookupError(message)
     companions = [
-        name for spec, names in COMPANIONS if versions.Spec(spec).select([release.version]) for name in names
+        name
+        for spec, names in COMPANIONS
+        if versions.VersionSpec(spec).select([release.version])
+        for name in names
     ]
     uv = shutil.which("uv") or "uv"
     subprocess.run([uv, "venv", "-q", "-p", base, folder], check=True, timeout=TIMEOUT_S)
@@ -123,7 +126,7 @@ def main() -> int:
     options.work.mkdir(parents=True, exist_ok=True)
     failed = False
     for version in options.versions:
-        release = Compat.load().release(version)
+        release = Compat.load().find_release(version)
         folder = options.work / f"env-{version}"
         try:
             if release is None or release.cudnn is None:

@@ -117,7 +117,7 @@ def _find_messages(log: str) -> frozenset[tuple[str, str]]:
     for line in log.splitlines():
         source = _SOURCE.search(line)
         for match in catalogue.iter_matches(line):
-            if match.signature.benign is None and not match.signature.id.startswith("format-"):
+            if match.signature.benign_code is None and not match.signature.id.startswith("format-"):
                 messages.add((match.signature.id, source[1] if source else ""))
     return frozenset(messages)
 

@@ -68,7 +68,7 @@ def build_libraries(
     such release with GPUs is known. docs/verified.md lists what each release computes with them. cuFFT, cuSPARSE,
     cuSOLVER and cuRAND are empty: TensorFlow finds them and reports missing functions.
     """
-    release = Compat.load().release(tensorflow)
+    release = Compat.load().find_release(tensorflow)
     if release is None or not release.required_libraries or release.cuda is None or release.cudnn is None:
         message = f"TensorFlow {tensorflow} opens no CUDA libraries that are known"
         raise LookupError(message)

@@ -163,5 +163,5 @@ def test_comment_or_string_is_one_token() -> None:
         + "os.environ['CUDA_VISIBLE_DEVIES']='0'\n"
     )
     problems, limit_text = lint_text(text, "python", LintTarget())
-    assert [problem.name for problem in problems] == ["misspelt-variable"]
+    assert [problem.kind_name for problem in problems] == ["misspelt-variable"]
     assert limit_text is None

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from lint import cases
-from tfdoctor.causes.codes import LINT
+from tfdoctor.causes.codes import LINT_CODES
 from tfdoctor.cluster import evaluate_cluster, parse_cluster
-from tfdoctor.explain import LOG_NOTES
-from tfdoctor.lint import LintProblem, LintTarget, kind_of_file, lint_text
+from tfdoctor.explain import PAGES_WITHOUT_CAUSE
+from tfdoctor.lint import LintProblem, LintTarget, detect_file_kind, lint_text
 from tfdoctor.lint.codes import KINDS
 from tfdoctor.lint.fixes import plan_edits
 from tfdoctor.lint.known_names import READ_VARIABLES, guess_variable
-from tfdoctor.parse.edits import Source, apply_edits
+from tfdoctor.parse.edits import SourceText, apply_edits
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "lint"
 MARK = re.compile(r"\s*#! ([\w-]+)$")
@@ -25,7 +25,7 @@ MARK = re.compile(r"\s*#! ([\w-]+)$")
 
 def apply_fixes(text: str, problems: list[LintProblem], kind: str) -> str:
     """Return the text after all safe corrections."""
-    source = Source(text.encode(), text, "utf-8")
+    source = SourceText(text.encode(), text, "utf-8")
     return apply_edits(source.data, plan_edits(source, problems, kind)).decode()
 
 
@@ -41,7 +41,7 @@ def split_marks(text: str) -> tuple[str, list[tuple[int, str]]]:
 
 
 def list_positions(problems: list[LintProblem]) -> list[tuple[int, str]]:
-    return [(problem.line, problem.name) for problem in problems]
+    return [(problem.line, problem.kind_name) for problem in problems]
 
 
 def assert_python_problems(text: str, target: LintTarget | None = None) -> None:
@@ -101,7 +101,7 @@ def test_notebook() -> None:
     problems, unreadable = lint_text(
         make_notebook("# %%\n".join(f"{code}\n" for code, _ in parts)), "notebook", LintTarget()
     )
-    assert [(problem.cell, problem.line, problem.name) for problem in problems] == expected
+    assert [(problem.cell_number, problem.line, problem.kind_name) for problem in problems] == expected
     assert unreadable is None
 
 
@@ -133,7 +133,7 @@ def test_invalid_notebook_is_reported(text: str) -> None:
     ],
 )
 def test_kind_of_file(name: str, first: str, kind: str | None) -> None:
-    assert kind_of_file(name, first) == kind
+    assert detect_file_kind(name, first) == kind
 
 
 def test_lines_before_a_syntax_error_are_checked() -> None:
@@ -184,9 +184,9 @@ def test_fix_of_a_notebook_changes_nothing_else() -> None:
 
 def test_every_kind_has_a_case_and_an_explanation() -> None:
     texts = [*cases.PYTHON.values(), *(text for _, _, text in cases.WITH_OPTIONS.values())]
-    assert {name for text in texts for _, name in split_marks(text)[1]} == set(LINT)
-    assert {kind.name for kind in KINDS} | {"cluster-address", "cluster-task"} == set(LINT)
-    assert set(LINT.values()) <= set(LOG_NOTES)
+    assert {name for text in texts for _, name in split_marks(text)[1]} == set(LINT_CODES)
+    assert {kind.name for kind in KINDS} | {"cluster-address", "cluster-task"} == set(LINT_CODES)
+    assert set(LINT_CODES.values()) <= set(PAGES_WITHOUT_CAUSE)
 
 
 def test_known_variable_is_no_misspelling() -> None:
@@ -204,10 +204,11 @@ def test_corpus_has_the_expected_findings() -> None:
         target = LintTarget(
             (int(major), int(minor)) if tf else None, int(options["--gpus"]) if "--gpus" in options else None
         )
-        kind = kind_of_file(entry["file"], text.partition("\n")[0])
+        kind = detect_file_kind(entry["file"], text.partition("\n")[0])
         assert kind is not None
         reported = [
-            (problem.name, problem.line, problem.cell) for problem in lint_text(text, kind, target)[0]
+            (problem.kind_name, problem.line, problem.cell_number)
+            for problem in lint_text(text, kind, target)[0]
         ]
         for expected in entry["findings"]:
             lines = {expected["line"], *expected.get("also_lines", [])}
@@ -240,6 +241,6 @@ def test_corpus_has_the_expected_findings() -> None:
 def test_lint_and_cluster_report_the_same_faults(members: str, index: str) -> None:
     config = f'{{"cluster": {{"worker": {members}}}, "task": {{"type": "worker", "index": {index}}}}}'
     (cluster,) = parse_cluster(config, "text").specifications
-    faults = {item.name for item in evaluate_cluster(cluster, "text").faults}
+    faults = {item.kind for item in evaluate_cluster(cluster, "text").faults}
     problems, _ = lint_text(f"TF_CONFIG='{config}'\n", "env", LintTarget())
-    assert {item.name for item in problems} == faults
+    assert {item.kind_name for item in problems} == faults

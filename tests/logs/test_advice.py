@@ -24,8 +24,8 @@ def make_report(text: str) -> LogReport:
 
 
 def list_commands(report: LogReport) -> list[str]:
-    assert report.root is not None
-    return [command for remedy in report.root.remedies for command in remedy.commands]
+    assert report.root_finding is not None
+    return [command for remedy in report.root_finding.remedies for command in remedy.commands]
 
 
 def make_report_of(minor: str, cuda: str = "") -> LogReport:
@@ -67,8 +67,8 @@ def test_suggested_commands_are_feasible_in_every_era(minor: str) -> None:
 
 def test_explanation_names_both_cudnn_versions() -> None:
     report = make_report("Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.\n")
-    assert report.root is not None
-    assert "cuDNN 9.1.0 was loaded; TensorFlow was built with 9.3.0." in report.root.explanation
+    assert report.root_finding is not None
+    assert "cuDNN 9.1.0 was loaded; TensorFlow was built with 9.3.0." in report.root_finding.explanation
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_unlisted_libraries_lead_to_check_and_install(text: str, release: str) -
     assert suggested[0] == "tfdoctor check"
     assert f"tfdoctor install --tf {release}" in suggested
     assert any(command.startswith("tfdoctor run ") for command in suggested)
-    assert report.root is not None
-    assert "plain `pip install tensorflow`" in report.root.explanation
+    assert report.root_finding is not None
+    assert "plain `pip install tensorflow`" in report.root_finding.explanation
     assert "did not use the GPU" in report.headline
 
 
@@ -94,8 +94,8 @@ def test_wrong_cuda_is_named_with_the_required_one() -> None:
     report = make_report_of("2.3", "10.0")
     assert report.cause is Cause.LIBS_WRONG_VERSION
     assert "CUDA 10.0 is installed, but it needs CUDA 10.1" in report.headline
-    assert report.root is not None
-    assert "CUDA 10.0 is on LD_LIBRARY_PATH, but CUDA 10.1 is needed." in report.root.explanation
+    assert report.root_finding is not None
+    assert "CUDA 10.0 is on LD_LIBRARY_PATH, but CUDA 10.1 is needed." in report.root_finding.explanation
 
 
 def test_command_names_the_gpu_of_the_log() -> None:

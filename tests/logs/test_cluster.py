@@ -34,11 +34,11 @@ def make_report(text: str) -> LogReport:
 def test_real_server_logs_have_their_cause(name: str, title: str, words: str) -> None:
     report = make_report((DATA / f"{name}.log").read_text("utf-8"))
     assert report.cause.value == "cluster-failure"
-    assert report.root is not None
-    assert title in report.root.title
-    assert words in report.root.explanation
-    assert report.root.evidence
-    assert "tfdoctor cluster --connect" in report.root.remedies[0].commands
+    assert report.root_finding is not None
+    assert title in report.root_finding.title
+    assert words in report.root_finding.explanation
+    assert report.root_finding.evidence
+    assert "tfdoctor cluster --connect" in report.root_finding.remedies[0].commands
 
 
 STARTED = "2026-11-23 08:35:08.5: I tensorflow/core/distributed_runtime/rpc/grpc_server_lib.cc:457] Started server with target: grpc://localhost:2998\n"
@@ -71,8 +71,8 @@ ALL_ADDRESSES_FAILED = "UNAVAILABLE: failed to connect to all addresses\n"
 def test_messages_of_other_layers_are_recognized(text: str, words: str) -> None:
     report = make_report(text)
     assert report.cause.value == "cluster-failure"
-    assert report.root is not None
-    assert words in report.root.explanation
+    assert report.root_finding is not None
+    assert words in report.root_finding.explanation
 
 
 @pytest.mark.parametrize(

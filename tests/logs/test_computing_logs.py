@@ -24,8 +24,8 @@ def test_cause_matches_the_injected_fault(name: str) -> None:
     report = diagnose_log([(FOLDER / name).read_bytes()], Compat.load(), name)
     assert report.cause.value == TRUTH[name]["cause"]
     assert report.gpu_registered is TRUTH[name]["registered"]
-    assert report.root is not None
-    assert report.root.evidence
+    assert report.root_finding is not None
+    assert report.root_finding.evidence
 
 
 def test_every_log_has_an_expected_result() -> None:

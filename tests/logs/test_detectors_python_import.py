@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.compat.imported import list_measured_minors, load_imported
+from tfdoctor.compat.imported import list_measured_minors, load_import_needs
 from tfdoctor.logs.detectors import python_import
 from tfdoctor.logs.report import LogReport, diagnose_log
 
@@ -177,10 +177,10 @@ def test_traceback_has_its_cause(cause: str, text: str) -> None:
     report = make_report(text)
     assert report.cause.value == cause
     assert report.gpu_registered is False
-    assert report.root is not None
-    assert report.root.evidence
-    assert report.root.remedies
-    assert not report.missing_libraries
+    assert report.root_finding is not None
+    assert report.root_finding.evidence
+    assert report.root_finding.remedies
+    assert not report.missing_sonames
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ Traceback (most recent call last):
 
 def test_frame_of_a_second_traceback_shadows_nothing() -> None:
     report = make_report(NESTED)
-    assert (report.cause.value, report.missing_libraries) == ("import-missing-cuda-lib", ("libcudnn.so.6",))
+    assert (report.cause.value, report.missing_sonames) == ("import-missing-cuda-lib", ("libcudnn.so.6",))
 
 
 UNRELATED_FAILURES = [
@@ -254,10 +254,15 @@ def test_unrelated_error_is_inconclusive(text: str) -> None:
 
 def test_detector_knows_every_module_of_the_import() -> None:
     for minor in list_measured_minors(COMPAT.folder):
-        table = load_imported(COMPAT.folder, minor)
-        family_modules = [module for imported in table.family.values() for module in imported]
-        imported = {name.partition(".")[0] for name in (*table.needs, *table.family, *family_modules)}
+        table = load_import_needs(COMPAT.folder, minor)
+        family_modules = [
+            module for imported in table.keras_modules_by_package.values() for module in imported
+        ]
+        imported = {
+            name.partition(".")[0]
+            for name in (*table.attributes_by_module, *table.keras_modules_by_package, *family_modules)
+        }
         standard = set(
-            table.standard
+            table.attributes_by_standard_module
         )  # the standard library: newer Pythons have dropped some of these modules
         assert imported - python_import._MODULES - standard == set(), minor

@@ -19,7 +19,11 @@ JIT = (
 
 def known_issues_text(report: LogReport) -> str:
     """Return the part of the explanation that lists known issues of the release, or ""."""
-    return report.root.explanation.partition("Known of this release")[2] if report.root is not None else ""
+    return (
+        report.root_finding.explanation.partition("Known of this release")[2]
+        if report.root_finding is not None
+        else ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,8 +46,8 @@ def test_lab_log_reports_known_issues(log: str, words: str) -> None:
 
 def test_remedy_of_a_known_issue_is_included() -> None:
     report = diagnose_log([(LAB / "2.21.0-without-cusolver-named.log").read_bytes()], COMPAT)
-    assert report.root is not None
-    assert any("nvidia/cusolver/lib" in remedy.text for remedy in report.root.remedies)
+    assert report.root_finding is not None
+    assert any("nvidia/cusolver/lib" in remedy.text for remedy in report.root_finding.remedies)
 
 
 @pytest.mark.parametrize(

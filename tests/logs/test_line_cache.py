@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.logs.signatures import Match
 
-EXAMPLES = [line for signature in CATALOGUE.signatures for line in signature.match]
+EXAMPLES = [line for signature in CATALOGUE.signatures for line in signature.matching_examples]
 CUINIT = "2024-03-01 10:00:00.000001: E cuda_driver.cc:1] failed call to cuInit: CUDA_ERROR_NO_DEVICE"
 PROMPT = "user@host:~$ python train.py"
 MISSING = (
@@ -168,7 +168,7 @@ def test_few_lines_of_each_kind_are_matched(name: str, monkeypatch: pytest.Monke
         for n in range(15_000)
     ).encode()
     log = scan([data], CATALOGUE, ProcessSplitter())
-    assert max(log.counts.values()) > 400
+    assert max(log.event_counts.values()) > 400
     assert len(matched) < limit
 
 
@@ -204,4 +204,4 @@ def test_first_and_last_event_are_kept_in_any_order() -> None:
         log.add(event)
     log.finish()
     assert [event.line for event in log.list_events("cuinit")] == [1, 2, 5, 9]
-    assert log.counts == {"cuinit": 5}
+    assert log.event_counts == {"cuinit": 5}

@@ -50,23 +50,23 @@ MISSING = (
 
 def read_events(data: bytes, *, fast: bool) -> tuple[Sequence[tuple[object, ...]], tuple[int, int]]:
     """Return every event of a log, and its numbers of lines and bytes."""
-    log = scan([data], CATALOGUE, each=not fast)
+    log = scan([data], CATALOGUE, without_cache=not fast)
     events = [
         (
             e.id,
             e.line,
             e.text,
-            tuple(e.fields.items()),
-            e.record,
-            e.following,
+            tuple(e.captures.items()),
+            e.message_number,
+            e.next_message_number,
             e.prefix,
         )
         for e in log
     ]
-    return events, (log.lines, log.bytes)
+    return events, (log.line_count, log.byte_count)
 
 
-EXAMPLES = [line for signature in CATALOGUE.signatures for line in signature.match]
+EXAMPLES = [line for signature in CATALOGUE.signatures for line in signature.matching_examples]
 MESSAGES = st.sampled_from(
     [
         *EXAMPLES,
@@ -217,10 +217,10 @@ def test_last_occurrence_of_a_repeated_line_is_known() -> None:
     line = MISSING.format("libcudart.so.10.1") + "\n"
     data = line * 5_000 + "step 1\n" * 7 + line + "step 2\n"
     log = scan([data.encode()], CATALOGUE)
-    last = log.last("dso-failed")
+    last = log.find_last("dso-failed")
     assert last is not None
     assert last.line == 5_008
-    assert log.counts["dso-failed"] == 5_001
+    assert log.event_counts["dso-failed"] == 5_001
 
 
 def test_message_inside_a_long_log_is_found() -> None:
@@ -228,7 +228,7 @@ def test_message_inside_a_long_log_is_found() -> None:
     erased = "\b" * 60 + "\r" + "9/9 [====]"
     dull = f"{bar}\nINFO:tensorflow:loss = 0.1, step = 3\n{erased}\n" * 30
     for signature in ("cuinit", "oom", "device-created", "tf-version-alone", "answer-line"):
-        line = CATALOGUE.signatures_by_id[signature].match[0]
+        line = CATALOGUE.signatures_by_id[signature].matching_examples[0]
         events, (lines, size) = read_events(f"{dull}{line}\n{dull}".encode(), fast=True)
         assert [event[:2] for event in events if event[0] == signature] == [(signature, 91)]
         assert (lines, size) == (181, len(f"{dull}{line}\n{dull}".encode()))
@@ -286,7 +286,7 @@ HOSTILE = {
 def test_hostile_log_has_bounded_memory_and_output(chunks: list[bytes]) -> None:
     report, memory = measure_report(chunks)
     assert memory < 100
-    assert report.bytes == sum(map(len, chunks))
+    assert report.byte_count == sum(map(len, chunks))
     assert len(report.processes) <= 256 + 5
     for text in (
         render_log(report, verbose=True),

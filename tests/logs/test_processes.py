@@ -91,8 +91,8 @@ def test_prefix_names_the_process(first: str, second: str, labels: tuple[str, st
     assert causes_by_label(report) == {labels[0]: "healthy", labels[1]: "cudnn-missing"}
     assert report.cause is Cause.CUDNN_MISSING, "a healthy process does not hide a sick one"
     assert report.gpu_registered is True
-    assert [len(process.devices) for process in report.processes] == [1, 0]
-    assert "1 of 2 processes" in (report.root.explanation if report.root else "")
+    assert [len(process.registered_devices) for process in report.processes] == [1, 0]
+    assert "1 of 2 processes" in (report.root_finding.explanation if report.root_finding else "")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_single_process_is_not_listed() -> None:
 
 def test_library_opened_by_one_process_can_be_missing_in_another() -> None:
     report = make_report(prefix_lines("(pid=1) ", MISSING + SKIPPED), prefix_lines("(pid=2) ", OPENED + GPU))
-    assert report.missing_libraries == ("libcudnn.so.7",)
+    assert report.missing_sonames == ("libcudnn.so.7",)
     assert report.cause is Cause.CUDNN_MISSING
 
 
@@ -185,7 +185,7 @@ def test_other_frameworks_are_listed_without_a_cause() -> None:
 def test_processes_beyond_the_limit_are_counted() -> None:
     report = make_report(*(prefix_lines(f"(pid={n}) ", MISSING + SKIPPED) for n in range(300)))
     assert len(report.processes) == 256
-    assert report.more_processes == 44
+    assert report.extra_process_count == 44
     screen = render_log(report)
     hidden = re.search(r"and (\d+) more processes \(-v\)", screen)
     assert hidden is not None

@@ -99,8 +99,8 @@ def test_forked_worker_is_named() -> None:
         + "F cuda_driver.cc:148] Failed setting context: CUDA_ERROR_NOT_INITIALIZED: initialization error\n"
     )
     assert (report.cause, report.gpu_registered) == (Cause.INCONCLUSIVE, True)
-    assert report.root is not None
-    assert "forked" in report.root.title
+    assert report.root_finding is not None
+    assert "forked" in report.root_finding.title
 
 
 def test_forking_is_named_as_a_possible_reason_of_cuinit() -> None:
@@ -110,8 +110,8 @@ def test_forking_is_named_as_a_possible_reason_of_cuinit() -> None:
     assert (without_gpu.gpu_registered, with_gpu.gpu_registered) == (False, True)
     for report in (without_gpu, with_gpu):
         assert report.cause is Cause.DRIVER_INIT_UNKNOWN
-        assert report.root is not None
-        assert "forked" in report.root.explanation
+        assert report.root_finding is not None
+        assert "forked" in report.root_finding.explanation
 
 
 def test_library_of_a_truncated_line_is_named() -> None:
@@ -125,7 +125,7 @@ def test_library_of_a_truncated_line_is_named() -> None:
         + DSO_LOADER
         + "Could not load dynamic library 'libcufft.so.10'; dl"
     )
-    assert make_report(log).missing_libraries == ("libcudart.so.10.1", "libcufft.so.10")
+    assert make_report(log).missing_sonames == ("libcudart.so.10.1", "libcufft.so.10")
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ WRAPPED_LOGS = {
 @pytest.mark.parametrize("data", WRAPPED_LOGS.values(), ids=WRAPPED_LOGS)
 def test_every_form_of_a_log_has_the_same_report(data: bytes) -> None:
     report = diagnose_log([data], COMPAT)
-    assert report.missing_libraries == ("libcusolver.so.10",)
+    assert report.missing_sonames == ("libcusolver.so.10",)
     assert report.cause.value == "libs-wrong-version"
     assert report.gpu_registered is False
     assert (
@@ -85,9 +85,9 @@ def test_every_form_of_a_log_has_the_same_report(data: bytes) -> None:
 
 def test_line_numbers_are_those_of_the_file() -> None:
     report = diagnose_log([b"\n\n" + wrap_lines(80).encode()], COMPAT)
-    assert report.root is not None
-    assert report.root.evidence[0].line == 7
-    assert report.lines == 2 + len(wrap_lines(80).splitlines())
+    assert report.root_finding is not None
+    assert report.root_finding.evidence[0].line == 7
+    assert report.line_count == 2 + len(wrap_lines(80).splitlines())
 
 
 def test_chunk_size_makes_no_difference() -> None:
@@ -164,14 +164,14 @@ def test_nul_bytes_are_skipped(data: bytes, size: int) -> None:
 def test_message_behind_nul_bytes_has_its_line_number() -> None:
     report = diagnose_log([b"one\nhalf a li" + bytes(512) + LOG.encode()], COMPAT)
     assert report.cause.value == "libs-wrong-version"
-    assert report.root is not None
-    assert report.root.evidence[0].line == 4
-    assert report.bytes == len(LOG) + 512 + 13
+    assert report.root_finding is not None
+    assert report.root_finding.evidence[0].line == 4
+    assert report.byte_count == len(LOG) + 512 + 13
 
 
 def test_log_of_nul_bytes_is_inconclusive() -> None:
     report = diagnose_log([bytes(1 << 16)] * 20, COMPAT)
-    assert (report.cause.value, report.lines, report.bytes) == ("inconclusive", 0, 20 << 16)
+    assert (report.cause.value, report.line_count, report.byte_count) == ("inconclusive", 0, 20 << 16)
 
 
 @settings(max_examples=100, deadline=None)

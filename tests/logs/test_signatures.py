@@ -12,7 +12,7 @@ import pytest
 
 from tfdoctor.compat.decode import DataError
 from tfdoctor.logs.reader import DIGITS_TO_ZERO, MAX_LINE_CHARS
-from tfdoctor.logs.signatures import _MAX_SHAPES, Catalogue, Signature, load_signatures, zero_digits
+from tfdoctor.logs.signatures import _MAX_SHAPES, Catalogue, Signature, load_signatures, make_shape_pattern
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,9 +30,9 @@ def matches_signature(signature: Signature, line: str) -> bool:
 
 @for_each_signature
 def test_signature_matches_its_examples_alone(signature: Signature) -> None:
-    for line in signature.match:
+    for line in signature.matching_examples:
         assert matches_signature(signature, line), line
-    for line in signature.no_match:
+    for line in signature.other_examples:
         assert not matches_signature(signature, line), line
 
 
@@ -66,7 +66,15 @@ def _find_repeats(tree: Any) -> Any:
 
 @for_each_signature
 def test_pattern_is_fast_on_hostile_lines(signature: Signature) -> None:
-    for seed in (signature.match[0], signature.match[0][:30], signature.literals[0], "a", " ", "/", "'"):
+    for seed in (
+        signature.matching_examples[0],
+        signature.matching_examples[0][:30],
+        signature.literals[0],
+        "a",
+        " ",
+        "/",
+        "'",
+    ):
         line = (seed * (MAX_LINE_CHARS // len(seed) + 1))[:MAX_LINE_CHARS]
         start = time.process_time()
         signature.pattern.search(line)
@@ -77,8 +85,8 @@ def test_pattern_is_fast_on_hostile_lines(signature: Signature) -> None:
 def test_every_matching_line_has_a_literal(signature: Signature) -> None:
     """Lines without a literal are skipped, so an alternative without one would never be found."""
     tried = 0
-    for line in (*signature.match, *_make_lines(sre.parse(signature.pattern.pattern))):
-        if signature.pattern.search(line) and len(line) <= (signature.longest or MAX_LINE_CHARS):
+    for line in (*signature.matching_examples, *_make_lines(sre.parse(signature.pattern.pattern))):
+        if signature.pattern.search(line) and len(line) <= (signature.max_line_chars or MAX_LINE_CHARS):
             tried += 1
             shape = line.translate(DIGITS_TO_ZERO) if signature.ignores_digits else line
             assert any(literal in shape for literal in signature.literals), line
@@ -128,12 +136,12 @@ def _sample_chars(members: Any) -> list[str]:
 @for_each_signature
 def test_shape_of_a_matching_line_matches(signature: Signature) -> None:
     """Long logs are read by shapes, which have 0 for every digit, so a shape must match as well."""
-    for line in (*signature.match, *_make_lines(sre.parse(signature.pattern.pattern))):
+    for line in (*signature.matching_examples, *_make_lines(sre.parse(signature.pattern.pattern))):
         if matches_signature(signature, line) or (
-            signature.pattern.search(line) and signature.longest is None
+            signature.pattern.search(line) and signature.max_line_chars is None
         ):
             shape = re.sub("[1-9]", "0", line)
-            assert re.search(zero_digits(signature.pattern.pattern), shape), line
+            assert re.search(make_shape_pattern(signature.pattern.pattern), shape), line
 
 
 def test_shape_filter_keeps_messages_alone() -> None:
@@ -143,7 +151,7 @@ def test_shape_filter_keeps_messages_alone() -> None:
     ]
     assert not CATALOGUE.filter_shapes(dull)
     for signature in CATALOGUE.signatures:
-        for line in signature.match:
+        for line in signature.matching_examples:
             shape = re.sub("[1-9]", "0", line).encode()
             assert CATALOGUE.filter_shapes([*dull, shape]) == {shape}, line
 
@@ -181,7 +189,9 @@ def test_era_has_a_first_and_a_last_minor(tmp_path: Path) -> None:
         "format-classic-core",
     }
     assert next(
-        signature for signature in CATALOGUE.places if signature.part in "external/local_xla/xla/tsl/x.cc"
+        signature
+        for signature in CATALOGUE.source_folders
+        if signature.path_part in "external/local_xla/xla/tsl/x.cc"
     ).era == (
         "2.17",
         "",

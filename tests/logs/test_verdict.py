@@ -424,11 +424,11 @@ def test_log_has_its_root_cause(cause: str, text: str) -> None:
     report = make_report(text)
     assert report.cause.value == cause
     if cause not in ("healthy", "inconclusive"):
-        assert report.root is not None
-        assert report.root.evidence, "a cause without evidence"
-        assert all(evidence.line for evidence in report.root.evidence)
-        assert report.root.remedies
-        assert report.root.severity >= Severity.WARNING
+        assert report.root_finding is not None
+        assert report.root_finding.evidence, "a cause without evidence"
+        assert all(evidence.line for evidence in report.root_finding.evidence)
+        assert report.root_finding.remedies
+        assert report.root_finding.severity >= Severity.WARNING
 
 
 IMPORT_CAUSES = (
@@ -456,13 +456,15 @@ def test_missing_dependency_is_named() -> None:
     report = make_report(
         MISSING.format("libcudnn.so.7", "libcublas.so.10", "") + make_missing("libnvinfer.so.7")
     )
-    assert report.missing_libraries == ("libcublas.so.10",)
-    assert "tensorrt-missing" not in report.benign
-    assert make_report("TF-TRT Warning: Could not find TensorRT\n" + GPU).benign == ("tensorrt-missing",)
+    assert report.missing_sonames == ("libcublas.so.10",)
+    assert "tensorrt-missing" not in report.benign_codes
+    assert make_report("TF-TRT Warning: Could not find TensorRT\n" + GPU).benign_codes == (
+        "tensorrt-missing",
+    )
 
 
 def test_registered_device_is_parsed() -> None:
-    (device,) = make_report(GPU).devices
+    (device,) = make_report(GPU).registered_devices
     assert (device.index, device.name, device.compute_capability) == (0, "GeForce GTX 1080", "6.1")
     assert (device.memory_mib, device.pci_bus_id) == (7000, "0000:01:00.0")
 
@@ -474,15 +476,15 @@ def test_easily_misread_line_is_explained() -> None:
 
 def test_undecided_causes_are_reported() -> None:
     report = make_report(make_missing(*CUDA101) + SKIPPED)
-    assert Cause.LIBS_WRONG_VERSION in report.undecided
-    assert report.root is not None
-    assert "tfdoctor check" in report.root.explanation
+    assert Cause.LIBS_WRONG_VERSION in report.other_causes
+    assert report.root_finding is not None
+    assert "tfdoctor check" in report.root_finding.explanation
 
 
 def test_codes_of_causes_are_those_of_the_rules() -> None:
     causes = {rule.code: rule.causes for rule in ALL_RULES}
     for cause in Cause:
-        code = cause.data.code
+        code = cause.data.finding_code
         assert code.startswith("TFD8") or cause in causes[code], (cause, code)
     assert not any(code.startswith("TFD8") for code in causes)
 
@@ -495,7 +497,7 @@ def test_logs_of_real_tensorflow(name: str) -> None:
     """Logs of real releases on the stand-in driver (tests/lab), with the expected results."""
     expected = EXPECTED[name]
     report = make_report((DATA / name).read_text(encoding="utf-8"))
-    assert list(report.missing_libraries) == expected["missing"]
+    assert list(report.missing_sonames) == expected["missing"]
     assert report.gpu_registered is expected["registered"]
     minor = tuple(int(part) for part in expected["tensorflow"].split(".")[:2])
     assert report.era is not None
@@ -517,9 +519,9 @@ def test_corpus_accuracy() -> None:
         accepted = report.cause.value in (labels["primary"], *labels["acceptable"])
         counts["accepted"] += accepted
         counts["alarms"] += labels["primary"] == "healthy" and not accepted
-        if labels["missing_libs"] or report.missing_libraries:
+        if labels["missing_libs"] or report.missing_sonames:
             counts["named"] += 1
-            counts["libraries"] += sorted(labels["missing_libs"]) == sorted(report.missing_libraries)
+            counts["libraries"] += sorted(labels["missing_libs"]) == sorted(report.missing_sonames)
     assert counts["accepted"] >= 0.96 * counts["all"]
     assert counts["strict"] >= 0.88 * counts["all"]
     assert counts["libraries"] >= 0.95 * counts["named"]
@@ -533,7 +535,7 @@ def test_aborted_kernel_is_not_healthy(error: str) -> None:
     line = f"{TIME}E cuda_event.cc:29] Error polling for event status: failed to query event: {error}: it failed\n"
     report = diagnose_log([(GPU + line).encode()], COMPAT)
     assert (report.cause, report.gpu_registered) == (Cause.INCONCLUSIVE, True)
-    assert report.root is not None
+    assert report.root_finding is not None
     assert "aborted" in report.summary
     assert diagnose_log([GPU.encode()], COMPAT).cause is Cause.HEALTHY
 
@@ -551,6 +553,6 @@ def test_aborted_kernel_is_not_healthy(error: str) -> None:
 )
 def test_missing_attribute_is_explained(log: str, title: str) -> None:
     report = make_report(log)
-    assert report.root is not None
-    assert report.root.title == title
-    assert report.root.evidence[0].text.startswith("AttributeError")
+    assert report.root_finding is not None
+    assert report.root_finding.title == title
+    assert report.root_finding.evidence[0].text.startswith("AttributeError")

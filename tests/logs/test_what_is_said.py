@@ -42,7 +42,7 @@ def make_report(text: str) -> LogReport:
 
 def test_log_that_ends_before_the_registration() -> None:
     report = make_report(GPU_DEVICE + "1746] Adding visible gpu devices: 0, 1\n")
-    assert (report.cause, report.devices) == (Cause.HEALTHY, ())
+    assert (report.cause, report.registered_devices) == (Cause.HEALTHY, ())
     assert "takes 2 GPUs; the log ends before the registration" in report.summary
     assert "registered 1 GPU (GeForce GTX 1080)" in make_report(GPU).summary
 
@@ -50,12 +50,12 @@ def test_log_that_ends_before_the_registration() -> None:
 def test_error_code_of_the_driver_is_named() -> None:
     report = make_report(CUINIT + "CUDA_ERROR_NOT_FOUND: named symbol not found\n")
     assert report.cause is Cause.DRIVER_INIT_UNKNOWN
-    assert report.root is not None
-    assert "CUDA_ERROR_NOT_FOUND" in report.root.explanation
-    assert "CUDA_ERROR_UNKNOWN" not in report.root.explanation
+    assert report.root_finding is not None
+    assert "CUDA_ERROR_NOT_FOUND" in report.root_finding.explanation
+    assert "CUDA_ERROR_UNKNOWN" not in report.root_finding.explanation
     unknown = make_report(CUINIT + "CUDA_ERROR_UNKNOWN: unknown error\n")
-    assert unknown.root is not None
-    assert "CUDA_ERROR_UNKNOWN (999)" in unknown.root.explanation
+    assert unknown.root_finding is not None
+    assert "CUDA_ERROR_UNKNOWN (999)" in unknown.root_finding.explanation
     runtime = make_report("InternalError: cudaGetDevice() failed. Status: initialization error\n")
     assert runtime.cause is Cause.DRIVER_INIT_UNKNOWN
     assert "CUDA does not start in this process" in runtime.summary
@@ -65,7 +65,7 @@ def test_missing_kernel_image_of_an_unknown_gpu() -> None:
     image = "CUDA runtime implicit initialization on GPU:0 failed. Status: device kernel image is invalid\n"
     report = make_report(image)
     assert report.cause is Cause.GPU_TOO_OLD
-    assert Cause.GPU_TOO_NEW in report.undecided
+    assert Cause.GPU_TOO_NEW in report.other_causes
     assert "no code that the card can run" in report.summary
     device = GPU_DEVICE + "1720] Found device 0 with properties: \n"
     device += "pciBusID: 0000:01:00.0 name: Tesla K20c computeCapability: 3.5\n"
@@ -124,22 +124,22 @@ def test_diagnostics_alone_show_a_missing_libcuda() -> None:
 
 def test_denied_counters_are_no_missing_cupti() -> None:
     report = make_report(GPU + PRIVILEGES)
-    assert report.root is not None
-    assert "may not read the GPU's counters" in report.root.title
-    assert "LD_LIBRARY_PATH" not in report.root.remedies[0].text
-    assert "--cap-add=SYS_ADMIN" in report.root.remedies[0].text
+    assert report.root_finding is not None
+    assert "may not read the GPU's counters" in report.root_finding.title
+    assert "LD_LIBRARY_PATH" not in report.root_finding.remedies[0].text
+    assert "--cap-add=SYS_ADMIN" in report.root_finding.remedies[0].text
     assert report.gpu_registered is True
     missing = make_report(GPU + make_missing("libcupti.so.10.1"))
-    assert missing.root is not None
-    assert "extras/CUPTI" in missing.root.remedies[0].text
+    assert missing.root_finding is not None
+    assert "extras/CUPTI" in missing.root_finding.remedies[0].text
 
 
 @pytest.mark.parametrize("path", ["/usr/local/cuda/lib64", "/usr/local/cuda-10.1/lib64"])
 def test_search_path_alone_does_not_prove_another_cuda(path: str) -> None:
     report = make_report(make_missing("libcudart.so.10.1", path=path) + SKIPPED)
     assert report.cause is Cause.LIBS_WRONG_VERSION
-    assert report.root is not None
+    assert report.root_finding is not None
     assert "LD_LIBRARY_PATH names a CUDA" in report.summary
-    assert "A different CUDA version" not in report.summary + report.root.explanation
+    assert "A different CUDA version" not in report.summary + report.root_finding.explanation
     other = make_report(make_missing("libcudart.so.10.1", path="/usr/local/cuda-11.2/lib64") + SKIPPED)
     assert "A different CUDA version" in other.summary

@@ -91,11 +91,11 @@ WRAPPED: dict[str, Callable[[str], str]] = {
 def summarize(report: LogReport) -> tuple[object, ...]:
     return (
         report.cause,
-        report.missing_libraries,
+        report.missing_sonames,
         report.tensorflow_version,
         report.era,
         report.gpu_registered,
-        report.devices,
+        report.registered_devices,
     )
 
 

@@ -156,14 +156,14 @@ def test_manifest_requests_no_extra_privileges() -> None:
 def test_manifest_matches_the_schemas(tmp_path: Path, version: str) -> None:
     """The schemas of an old and of the newest Kubernetes refuse unknown fields."""
     validator = pytest.importorskip("kubernetes_validate")
-    from tfdoctor.fleet.nodes import Job
-    from tfdoctor.fleet.nodes.manifests import make_file_maps, make_node_job
+    from tfdoctor.fleet.nodes import NodeJob
+    from tfdoctor.fleet.nodes.manifests import make_config_maps, make_node_job
 
-    job = Job(tmp_path, ("check", "--json"))
+    job = NodeJob(tmp_path, ("check", "--json"))
     manifests = [
         *yaml.safe_load_all(emit_plan("--image", IMAGE).stdout),
-        make_node_job("run", 1, "node", IMAGE, job, gpus=1, parts=3),
-        *make_file_maps("run", b"content"),
+        make_node_job("run", 1, "node", IMAGE, job, gpus=1, part_count=3),
+        *make_config_maps("run", b"content"),
     ]
     for manifest in manifests:
         validator.validate(manifest, version or validator.latest_version(), strict=True)
@@ -177,14 +177,14 @@ def test_invalid_image_name_is_refused(words: list[str]) -> None:
 def test_manifest_matches_the_client_models(tmp_path: Path) -> None:
     """The client's models accept all fields and lose none."""
     client = pytest.importorskip("kubernetes.client")
-    from tfdoctor.fleet.nodes import Job
+    from tfdoctor.fleet.nodes import NodeJob
     from tfdoctor.fleet.nodes.manifests import make_daemon_set, make_node_job
 
-    job = Job(tmp_path, ("check", "--json"))
+    job = NodeJob(tmp_path, ("check", "--json"))
     api = client.ApiClient()
     for body, kind in (
-        (make_node_job("run", 1, "node", IMAGE, job, gpus=1, parts=3), "V1Job"),
-        (make_daemon_set("run", IMAGE, job, gpus=0, parts=3), "V1DaemonSet"),
+        (make_node_job("run", 1, "node", IMAGE, job, gpus=1, part_count=3), "V1Job"),
+        (make_daemon_set("run", IMAGE, job, gpus=0, part_count=3), "V1DaemonSet"),
     ):
         reply = type("Reply", (), {"data": json.dumps(body)})
         try:

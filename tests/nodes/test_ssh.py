@@ -19,7 +19,7 @@ import pytest
 from nodes.machines import node, start_process, write_script
 from nodes.real_sshd import list_missing_programs, sshd
 from processes import find_processes_of
-from tfdoctor.fleet.nodes import Job
+from tfdoctor.fleet.nodes import NodeJob
 from tfdoctor.fleet.nodes.ssh import make_command
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def test_command_works_in_any_login_shell(tmp_path: Path, shell: str) -> None:
     file = tmp_path / "file.py"
     file.write_text("import os, sys; print(sys.argv[1:], os.environ['TMPDIR'])\n")
     (tmp_path / "tmp").mkdir()
-    job = Job(file, ("check", "a b", "it's", '{"x": ["$y", "`z`"]}'), python=sys.executable)
+    job = NodeJob(file, ("check", "a b", "it's", '{"x": ["$y", "`z`"]}'), python=sys.executable)
     process = subprocess.Popen(
         [shell_path, "-c", make_command(job)],
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},

@@ -11,7 +11,7 @@ import pytest
 
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.fleet.nodes import NodeAnswer
-from tfdoctor.fleet.nodes.store import JOURNAL, Store, make_file_name
+from tfdoctor.fleet.nodes.store import JOURNAL, ResultStore, make_file_name
 from tfdoctor.system.writing import SCRATCH_PREFIX, make_scratch_folder
 
 if TYPE_CHECKING:
@@ -21,26 +21,30 @@ HOSTS = ["node1", "../../etc/x", "user@host:22", "a/b", ".", "..", "ü", "x" * 4
 
 
 def test_stored_results_are_read_with_their_ending(tmp_path: Path) -> None:
-    store = Store(tmp_path / "out")
-    store.make()
-    store.save_answer(NodeAnswer("a", "answered", b'{"x": 1}', seconds=2.0), asked=5.0, came=7.0)
-    store.save_answer(NodeAnswer("b", "timeout", why="no answer within 3 s"), asked=5.0, came=8.0)
-    results = {result.host: result for result in store.results(100)}
+    store = ResultStore(tmp_path / "out")
+    store.create_folder()
+    store.save_answer(
+        NodeAnswer("a", "answered", b'{"x": 1}', duration_s=2.0), request_time=5.0, response_time=7.0
+    )
+    store.save_answer(
+        NodeAnswer("b", "timeout", reason="no answer within 3 s"), request_time=5.0, response_time=8.0
+    )
+    results = {result.host: result for result in store.iter_nodes(100)}
     assert results["a"].content == b'{"x": 1}'
     assert results["b"].content is None
     ends = {
-        name: (result.ending.ended, result.ending.why, result.ending.asked)
+        name: (result.journal_entry.outcome, result.journal_entry.reason, result.journal_entry.request_time)
         for name, result in results.items()
-        if result.ending
+        if result.journal_entry
     }
     assert ends == {"a": ("answered", "", 5.0), "b": ("timeout", "no answer within 3 s", 5.0)}
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_no_host_name_escapes_the_folder(tmp_path: Path, host: str) -> None:
-    store = Store(tmp_path / "out")
-    store.make()
-    store.save_answer(NodeAnswer(host, "answered", b"{}"), asked=None, came=1.0)
+    store = ResultStore(tmp_path / "out")
+    store.create_folder()
+    store.save_answer(NodeAnswer(host, "answered", b"{}"), request_time=None, response_time=1.0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
         [make_file_name(host), JOURNAL]
@@ -48,12 +52,12 @@ def test_no_host_name_escapes_the_folder(tmp_path: Path, host: str) -> None:
 
 
 def test_last_ending_is_used(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.save_answer(NodeAnswer("a", "lost", why="no route"), asked=1.0, came=2.0)
-    store.save_answer(NodeAnswer("a", "answered", b"{}"), asked=3.0, came=4.0)
-    (result,) = store.results(100)
-    assert result.ending is not None
-    assert result.ending.ended == "answered"
+    store = ResultStore(tmp_path)
+    store.save_answer(NodeAnswer("a", "lost", reason="no route"), request_time=1.0, response_time=2.0)
+    store.save_answer(NodeAnswer("a", "answered", b"{}"), request_time=3.0, response_time=4.0)
+    (result,) = store.iter_nodes(100)
+    assert result.journal_entry is not None
+    assert result.journal_entry.outcome == "answered"
 
 
 def test_invalid_journal_is_ignored(tmp_path: Path) -> None:
@@ -66,37 +70,37 @@ def test_invalid_journal_is_ignored(tmp_path: Path) -> None:
         b"x" * 100_000,
     ]
     (tmp_path / JOURNAL).write_bytes(b"\n".join(lines))
-    assert Store(tmp_path).endings() == {}
+    assert ResultStore(tmp_path).load_journal() == {}
 
 
 def test_a_pipe_and_a_folder_are_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "notes.txt").write_text("x")
-    store = Store(tmp_path)
-    assert [(result.host, result.content, result.why) for result in store.results(100)] == [
+    store = ResultStore(tmp_path)
+    assert [(result.host, result.content, result.read_error) for result in store.iter_nodes(100)] == [
         ("folder", None, "it is no regular file"),
         ("pipe", None, "it is no regular file"),
     ]
-    assert store.aside == 1
+    assert store.ignored_file_count == 1
 
 
 def test_large_file_is_read_up_to_the_limit(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"x" * 1000)
-    (result,) = Store(tmp_path).results(100)
+    (result,) = ResultStore(tmp_path).iter_nodes(100)
     assert result.content == b"x" * 101
 
 
 def test_missing_folder_raises(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
-        list(Store(tmp_path / "none").results(1))
+        list(ResultStore(tmp_path / "none").iter_nodes(1))
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError):
-        list(Store(tmp_path / "file").results(1))
+        list(ResultStore(tmp_path / "file").iter_nodes(1))
     with pytest.raises(UsageError):
-        Store(tmp_path / "file").make()
+        ResultStore(tmp_path / "file").create_folder()
     with pytest.raises(UsageError):
-        Store(tmp_path / "none" / "deeper").make()
+        ResultStore(tmp_path / "none" / "deeper").create_folder()
 
 
 def test_full_disk_raises_with_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,8 +109,8 @@ def test_full_disk_raises_with_a_hint(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("tfdoctor.fleet.nodes.store.place_file", raise_full_disk)
     with pytest.raises(Error, match="No space left") as caught:
-        Store(tmp_path).save_answer(
-            NodeAnswer("a", "answered", json.dumps({}).encode()), asked=None, came=1.0
+        ResultStore(tmp_path).save_answer(
+            NodeAnswer("a", "answered", json.dumps({}).encode()), request_time=None, response_time=1.0
         )
     assert "--resume" in caught.value.hint
 
@@ -114,7 +118,9 @@ def test_full_disk_raises_with_a_hint(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / JOURNAL).symlink_to(tmp_path / "victim")
     with pytest.raises(Error, match="cannot be kept"):
-        Store(tmp_path).save_answer(NodeAnswer("h", "lost", why="gone"), asked=None, came=1.0)
+        ResultStore(tmp_path).save_answer(
+            NodeAnswer("h", "lost", reason="gone"), request_time=None, response_time=1.0
+        )
     assert not (tmp_path / "victim").exists()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.fleet.nodes.models import NodeAnswer, read_answer
+from tfdoctor.fleet.nodes.models import NodeAnswer, parse_answer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,11 +68,11 @@ def make_header(**changes: object) -> bytes:
 
 
 def test_an_answer_is_read() -> None:
-    assert read_answer("h", make_header() + b"{}\n", 10) == NodeAnswer("h", "answered", b"{}\n", "", 1.5)
+    assert parse_answer("h", make_header() + b"{}\n", 10) == NodeAnswer("h", "answered", b"{}\n", "", 1.5)
     timeout_header = make_header(ended="timeout", why="no \x1b[1manswer")
-    assert read_answer("h", timeout_header + b"{}", 10) == NodeAnswer("h", "timeout", b"", "no answer", 1.5)
-    assert read_answer("h", make_header() + b"x" * (2 << 20), 1 << 20).ended == "flooded"
-    assert read_answer("h", b"x" * 5000, 1 << 20).ended == "flooded"
+    assert parse_answer("h", timeout_header + b"{}", 10) == NodeAnswer("h", "timeout", b"", "no answer", 1.5)
+    assert parse_answer("h", make_header() + b"x" * (2 << 20), 1 << 20).outcome == "flooded"
+    assert parse_answer("h", b"x" * 5000, 1 << 20).outcome == "flooded"
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,6 @@ def test_an_answer_is_read() -> None:
     ],
 )
 def test_invalid_answer_fails_the_host(sent: object) -> None:
-    assert read_answer("h", sent, 10) == NodeAnswer(
-        "h", "failed", why="what it sent is no answer of tfdoctor"
+    assert parse_answer("h", sent, 10) == NodeAnswer(
+        "h", "failed", reason="what it sent is no answer of tfdoctor"
     )

@@ -19,7 +19,7 @@ import pytest
 
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
-from tfdoctor.explain import SITUATIONS, find_entries
+from tfdoctor.explain import SITUATION_PAGES, find_entries
 from tfdoctor.findings import Cause
 from tfdoctor.logs.report import diagnose_log
 
@@ -102,8 +102,8 @@ def test_fixed_machine_differs_by_the_wheels_alone() -> None:
 
 def test_explain_refers_to_the_situation_pages() -> None:
     pages = {path.stem for path in (ROOT / "docs" / "situations").glob("*.md")}
-    assert set(SITUATIONS) == pages
-    for page, (queries, command) in SITUATIONS.items():
+    assert set(SITUATION_PAGES) == pages
+    for page, (queries, command) in SITUATION_PAGES.items():
         assert command.startswith("tfdoctor ")
         for query in queries.split():
             with contextlib.suppress(UsageError):

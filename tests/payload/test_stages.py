@@ -209,7 +209,7 @@ class StagesRun:
         return {stage.name: stage.status for stage in self.answer.stages}
 
     def detail(self, stage: str) -> str:
-        stage_result = self.answer.stage(stage)
+        stage_result = self.answer.find_stage(stage)
         assert stage_result is not None
         return stage_result.detail
 
@@ -246,7 +246,7 @@ class StagesRunner:
             "gpus": gpus,
             **fake,
         }
-        limits = Limits.with_seconds(limit)
+        limits = Limits.from_seconds(limit)
         argument = {"device": "GPU", "limits": limits.as_json(), "timed": 0, **(options or {})}
         _, result = run_payload(
             LiveSystem(cwd=str(self.folder / "home")),
@@ -278,20 +278,20 @@ def stages(tmp_path: Path) -> StagesRunner:
 @pytest.mark.parametrize("version", PYTHONS)
 def test_every_stage_passes_on_every_python(stages: StagesRunner, version: str) -> None:
     run = stages(python=PYTHONS[version])
-    assert run.statuses() == dict.fromkeys(PAYLOAD_STAGES, "passed"), run.answer.error
-    assert run.answer.devices == ("/physical_device:GPU:0", "/physical_device:GPU:1")
-    assert run.answer.format_computed() == ["GPU:0 ok", "GPU:1 ok"]
+    assert run.statuses() == dict.fromkeys(PAYLOAD_STAGES, "passed"), run.answer.first_error
+    assert run.answer.device_names == ("/physical_device:GPU:0", "/physical_device:GPU:1")
+    assert run.answer.format_gpu_results() == ["GPU:0 ok", "GPU:1 ok"]
     assert run.answer.topology == "GPU0 GPU1\ntopo -m\n"
-    assert not run.answer.error
+    assert not run.answer.first_error
     assert run.result.returncode == 0
 
 
 @pytest.mark.parametrize("version", ["1.4.1", "1.13.2", "1.14.0", "2.0.4", "2.3.4", "2.21.0"])
 def test_every_stage_passes_on_every_tensorflow(stages: StagesRunner, version: str) -> None:
     run = stages(version=version, capability=[7, 5])
-    assert set(run.statuses().values()) == {"passed"}, run.answer.error
+    assert set(run.statuses().values()) == {"passed"}, run.answer.first_error
     prefix = "/device" if version in {"1.4.1", "1.13.2"} else "/physical_device"
-    assert run.answer.devices == (f"{prefix}:GPU:0", f"{prefix}:GPU:1")
+    assert run.answer.device_names == (f"{prefix}:GPU:0", f"{prefix}:GPU:1")
     lines = run.select_lines("compute", "ok")
     assert [(line["gpu"], line["dtype"], line["ok"]) for line in lines] == [
         (gpu, dtype, True) for gpu in (0, 1) for dtype in ("float32", "float16")
@@ -351,9 +351,9 @@ def test_tf32_is_distinguished_from_float32(stages: StagesRunner) -> None:
 def test_wrong_product_fails_the_compute_stage(stages: StagesRunner, deviation: float) -> None:
     run = stages(deviation=deviation)
     assert run.statuses() == {"import": "passed", "visible": "passed", "compute": "failed"}
-    assert "rounding explains at most" in run.answer.error
-    assert set(run.answer.computed) == {0, 1}
-    assert run.answer.count_computed() == 0
+    assert "rounding explains at most" in run.answer.first_error
+    assert set(run.answer.error_by_gpu) == {0, 1}
+    assert run.answer.count_correct_gpus() == 0
 
 
 def test_wrong_convolution_fails_the_cudnn_stage(stages: StagesRunner) -> None:
@@ -365,7 +365,7 @@ def test_wrong_convolution_fails_the_cudnn_stage(stages: StagesRunner) -> None:
 def test_failing_gpu_does_not_stop_the_others(stages: StagesRunner) -> None:
     run = stages({"matmul@/device:GPU:1": "raise"}, gpus=3)
     assert run.statuses() == {"import": "passed", "visible": "passed", "compute": "failed"}
-    assert run.answer.computed == {
+    assert run.answer.error_by_gpu == {
         0: "",
         1: "InternalError: Blas GEMM launch failed at matmul@/device:GPU:1\n [[node MatMul]]",
         2: "",
@@ -373,7 +373,7 @@ def test_failing_gpu_does_not_stop_the_others(stages: StagesRunner) -> None:
     assert run.detail("compute") == (
         "1 of 3 GPUs failed: GPU:1 float32: InternalError: Blas GEMM launch failed at matmul@/device:GPU:1"
     )
-    assert run.answer.error.startswith("InternalError: Blas GEMM launch failed")
+    assert run.answer.first_error.startswith("InternalError: Blas GEMM launch failed")
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_error_is_reported_and_ends_the_run(stages: StagesRunner, at: str, stage
     assert list(run.statuses())[-1] == stage
     assert run.statuses()[stage] == "failed"
     assert "InternalError: Blas GEMM launch failed" in run.detail(stage)
-    assert "and the stack" not in run.answer.error
+    assert "and the stack" not in run.answer.first_error
     assert [line["status"] for line in run.select_lines(stage, "status")] == ["begin", "failed"]
 
 
@@ -416,8 +416,8 @@ def test_hang_ends_at_the_deadline(stages: StagesRunner, at: str, stage: str, ho
     assert ("An all-reduce that never ends" in run.detail(stage)) is (stage == "nccl")
     if stage == "compute":
         assert "on GPU:1 (float32)" in run.detail(stage)
-        assert run.answer.computed[0] == ""
-        assert run.answer.computed[1].startswith("did not end within 1 s")
+        assert run.answer.error_by_gpu[0] == ""
+        assert run.answer.error_by_gpu[1].startswith("did not end within 1 s")
 
 
 def test_busy_stage_is_not_called_idle(stages: StagesRunner) -> None:
@@ -442,8 +442,8 @@ def test_crash_during_compute_is_reported(stages: StagesRunner, how: str, said: 
     run = stages({"matmul@/device:GPU:1": how})
     assert run.statuses() == {"import": "passed", "visible": "passed", "compute": "failed"}
     assert said in run.detail("compute")
-    assert run.answer.computed[0] == ""
-    assert said in run.answer.computed[1]
+    assert run.answer.error_by_gpu[0] == ""
+    assert said in run.answer.error_by_gpu[1]
     assert not run.answer.timed_out
 
 
@@ -476,7 +476,7 @@ def test_nothing_is_timed_on_the_cpu(stages: StagesRunner) -> None:
     assert run.statuses()["compute"] == "passed"
     assert run.statuses()["nccl"] == "skipped"
     assert not run.select_lines("compute", "gflops")
-    assert run.answer.devices == ("/physical_device:CPU:0",)
+    assert run.answer.device_names == ("/physical_device:CPU:0",)
 
 
 def test_created_keras_settings_are_removed(stages: StagesRunner) -> None:

@@ -46,7 +46,7 @@ def run_stages(
 
 
 def compute_detail(answer: PayloadResults) -> str:
-    stage = answer.stage("compute")
+    stage = answer.find_stage("compute")
     assert stage is not None
     return stage.detail
 
@@ -67,7 +67,7 @@ def test_cpu_computes_correctly(tensorflow_python: Path, tmp_path: Path, standin
         "compute": "passed",
         "cudnn": "passed",
         "nccl": "skipped",
-    }, answer.error
+    }, answer.first_error
     products = [line for line in lines if line.get("stage") == "compute" and "ok" in line]
     assert "float32" in [line["dtype"] for line in products]
     # A correct result stays far enough below the limit to be distinguished from one with TF32's errors.
@@ -91,10 +91,10 @@ def test_driver_that_computes_nothing_is_detected(
         "STANDIN_CC": "70" if target.version < (2, 4) else "80",
     }
     answer, _ = run_stages(tensorflow_python, home, "GPU", env)
-    assert len(answer.devices) == 2
-    assert answer.status("compute") == "failed"
-    assert answer.computed
-    assert answer.count_computed() == 0
-    assert answer.error
+    assert len(answer.device_names) == 2
+    assert answer.get_status("compute") == "failed"
+    assert answer.error_by_gpu
+    assert answer.count_correct_gpus() == 0
+    assert answer.first_error
     # The error is named, whether TensorFlow raises it or aborts.
     assert re.search(r"CUDA_ERROR_NOT_SUPPORTED|CUBLAS_STATUS|CUDA error", compute_detail(answer))

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.placement import Placement, evaluate_placement, infer_era, needs_kernels, read_placement
+from tfdoctor.placement import (
+    Placement,
+    evaluate_placement,
+    infer_release_range,
+    needs_kernels,
+    read_placement,
+)
 from tfdoctor.render.placement import make_placement_json, render_placement
 
 JOB = "/job:localhost/replica:0/task:0"
@@ -37,7 +43,7 @@ def format_refusal(op: str, device: str = "GPU:0") -> str:
 
 
 def evaluate(text: str, era: str | None) -> Placement:
-    return evaluate_placement(read_placement([text.encode()]), kernels=COMPAT.kernels, era=era)
+    return evaluate_placement(read_placement([text.encode()]), kernels=COMPAT.kernels, release_range=era)
 
 
 def list_kernels(text: str, era: str | None) -> Any:
@@ -78,9 +84,9 @@ def test_log_of_tensorflow_2_20() -> None:
     """
     log = (Path(__file__).parent / "tensorflow_2_20.log").read_bytes()
     log_placement = read_placement([log])
-    era = infer_era(log_placement.release_messages, COMPAT)
+    era = infer_release_range(log_placement.release_messages, COMPAT)
     assert era == "2.20"
-    answer = evaluate_placement(log_placement, kernels=COMPAT.kernels, era=era)
+    answer = evaluate_placement(log_placement, kernels=COMPAT.kernels, release_range=era)
     result = make_placement_json(answer)
     assert [(row["op"], row["wanted"], row["reason"]) for row in result["refused"]] == [
         ("StringLength", "GPU:0", "no-kernel"),
@@ -123,7 +129,7 @@ def test_types_hold_for_every_possible_release() -> None:
 )
 def test_unknown_release_or_gpu_gives_no_kernels(text: str, era: str | None) -> None:
     answer = evaluate(text, era)
-    assert answer.on_cpu is None
+    assert answer.cpu_operations is None
     assert not any("kernel" in finding.title for finding in answer.findings)
 
 
@@ -156,7 +162,7 @@ def test_refusal_without_a_kernel_list_uses_the_table(
     op: str, era: str | None, reason: str, words: str
 ) -> None:
     answer = evaluate(format_created_device() + format_refusal(op), era)
-    assert [refusal.reason for refusal in answer.found.refused] == [reason]
+    assert [refusal.reason for refusal in answer.data.refusals] == [reason]
     assert words in answer.findings[0].explanation
 
 
@@ -171,11 +177,11 @@ def test_refusal_with_a_type() -> None:
         evaluate(format_created_device() + text, "2.10"),
         evaluate(format_created_device() + text, None),
     )
-    assert [refusal.types for refusal in with_era.found.refused] == [(("T", "bfloat16"),)]
+    assert [refusal.type_attributes for refusal in with_era.data.refusals] == [(("T", "bfloat16"),)]
     assert "TensorFlow 2.10 has GPU kernels for complex128" in with_era.findings[0].explanation
     assert "none for bfloat16" in with_era.findings[0].explanation
     for answer in (with_era, without_era):
-        assert [refusal.reason for refusal in answer.found.refused] == ["no-kernel-for-type"]
+        assert [refusal.reason for refusal in answer.data.refusals] == ["no-kernel-for-type"]
     assert "TensorFlow 2" not in without_era.findings[0].explanation
 
 
@@ -187,7 +193,7 @@ def test_refusal_with_node_attributes() -> None:
         "\n\t [[{{node c}}]] [Op:__inference_g_79]\n"
     )
     answer = evaluate(format_created_device() + text, "2.10")
-    assert [refusal.types for refusal in answer.found.refused] == [(("T", "int32"),)]
+    assert [refusal.type_attributes for refusal in answer.data.refusals] == [(("T", "int32"),)]
     assert "none for int32" in answer.findings[0].explanation
 
 
@@ -198,7 +204,7 @@ def test_kernel_list_of_a_message_outweighs_the_table() -> None:
         "because no supported kernel for GPU devices is available.\n\nOp: MatMul\nRegistered kernels:\n"
         "  device='CPU'; T in [DT_FLOAT]\n"
     )
-    assert [refusal.reason for refusal in evaluate(format_created_device() + text, "2.10").found.refused] == [
+    assert [refusal.reason for refusal in evaluate(format_created_device() + text, "2.10").data.refusals] == [
         "no-kernel"
     ]
 
@@ -217,29 +223,33 @@ def test_little_of_a_long_log_is_kept_for_the_release() -> None:
 
 
 def test_stated_release_is_used() -> None:
-    assert infer_era(b"TensorFlow version: 2.10.0\n" + MIXED.encode(), COMPAT) == "2.10"
-    assert infer_era(b"step 1 loss 2.0\n", COMPAT) is None
+    assert infer_release_range(b"TensorFlow version: 2.10.0\n" + MIXED.encode(), COMPAT) == "2.10"
+    assert infer_release_range(b"step 1 loss 2.0\n", COMPAT) is None
 
 
 @pytest.mark.parametrize("version", ["2.10.0+nv22.12", "2.11.0-dev20221005"])
 def test_custom_build_has_no_known_kernels(version: str) -> None:
     assert (
-        infer_era(f"TensorFlow version: {version}\n".encode() + format_created_device().encode(), COMPAT)
+        infer_release_range(
+            f"TensorFlow version: {version}\n".encode() + format_created_device().encode(), COMPAT
+        )
         is None
     )
-    assert infer_era(format_created_device().encode(), COMPAT) == "2.10"
+    assert infer_release_range(format_created_device().encode(), COMPAT) == "2.10"
 
 
 def test_nvidia_container_has_no_known_kernels() -> None:
     assert (
-        infer_era(b"NVIDIA Release 22.12-tf2 (build 50109463)\n" + format_created_device().encode(), COMPAT)
+        infer_release_range(
+            b"NVIDIA Release 22.12-tf2 (build 50109463)\n" + format_created_device().encode(), COMPAT
+        )
         is None
     )
 
 
 def test_unknown_source_line_means_another_build() -> None:
     assert (
-        infer_era(
+        infer_release_range(
             b"TensorFlow version: 2.10.0\n" + format_created_device().replace("1616", "99").encode(), COMPAT
         )
         is None
@@ -256,8 +266,8 @@ def test_two_releases_in_one_log_give_none() -> None:
             "core/common_runtime/gpu/gpu_device.cc:1858] Adding visible gpu devices: 0",
         )
     )
-    assert infer_era(new, COMPAT) == "2.20"
-    assert infer_era(old.encode() + new, COMPAT) is None
+    assert infer_release_range(new, COMPAT) == "2.20"
+    assert infer_release_range(old.encode() + new, COMPAT) is None
 
 
 def test_kernels_are_needed_if_operations_ran_elsewhere() -> None:
@@ -291,7 +301,7 @@ def test_copy_warnings_are_counted() -> None:
     text = format_copy_warning("MatMul", "GPU:0", "CPU:0") * 3 + format_eager("MatMul", "GPU:0")
     assert list_copies(text) == [("MatMul", "CPU:0", "GPU:0", 3)]
     answer = evaluate(text, None)
-    assert answer.found.totals == {"GPU:0": 1}
+    assert answer.data.count_by_device == {"GPU:0": 1}
     assert any(
         "copied from CPU:0 to GPU:0 3 times, for MatMul." in finding.explanation
         for finding in answer.findings
@@ -315,7 +325,7 @@ def test_copy_operations_are_counted() -> None:
         ("_CopyFromGpuToHost", "GPU:0", None, 1),
         ("_Send", "GPU:0", None, 1),
     ]
-    assert evaluate(text, None).found.totals == {"CPU:0": 4, "GPU:0": 3}
+    assert evaluate(text, None).data.count_by_device == {"CPU:0": 4, "GPU:0": 3}
 
 
 def test_device_changes_are_no_copies() -> None:
@@ -324,7 +334,7 @@ def test_device_changes_are_no_copies() -> None:
     )
     answer = evaluate(text, None)
     assert list_copies(text) == []
-    assert [(item.before, item.device, item.count) for item in answer.found.changes] == [
+    assert [(item.previous_device, item.device, item.count) for item in answer.data.device_changes] == [
         ("GPU:0", "CPU:0", 12),
         ("CPU:0", "GPU:0", 11),
     ]
@@ -337,12 +347,12 @@ def test_function_call_ends_the_device_sequence() -> None:
         + format_eager("__inference_f_1", "CPU:0")
         + format_eager("Add", "CPU:0")
     )
-    assert evaluate(text, None).found.changes == ()
+    assert evaluate(text, None).data.device_changes == ()
 
 
 def test_graph_nodes_give_no_device_changes() -> None:
     nodes = f"a: (MatMul): {JOB}/device:GPU:0\nb: (Add): {JOB}/device:CPU:0\n" * 20
-    assert evaluate(nodes, None).found.changes == ()
+    assert evaluate(nodes, None).data.device_changes == ()
 
 
 def test_refusal_of_the_corpus_has_its_kernel_list() -> None:
@@ -351,5 +361,5 @@ def test_refusal_of_the_corpus_has_its_kernel_list() -> None:
     )
     if not corpus.exists():
         pytest.skip("the corpus is not here")
-    (refusal,) = read_placement([corpus.read_bytes()]).refused
-    assert refusal.listed
+    (refusal,) = read_placement([corpus.read_bytes()]).refusals
+    assert refusal.lists_kernels

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tfdoctor.placement import Placement, evaluate_placement, read_placement
 from tfdoctor.placement.models import OTHER_OPERATIONS
-from tfdoctor.placement.reader import MAX_OPERATION_PAIRS, MAX_SEEN_LINES, Reader
+from tfdoctor.placement.reader import MAX_OPERATION_PAIRS, MAX_SEEN_LINES, PlacementReader
 from tfdoctor.placement.rejections import shorten_device
 from tfdoctor.render.placement import make_placement_json, make_placement_svg, render_placement
 
@@ -29,7 +29,7 @@ def read(text: str | bytes, size: int = 1 << 16) -> Placement:
 
 
 def count_ops(placement: Placement) -> dict[tuple[str, str], int]:
-    return {(item.op, item.device): item.count for item in placement.found.ops}
+    return {(item.op, item.device): item.count for item in placement.data.op_counts}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_node_is_counted_once_in_any_form(lines: list[str]) -> None:
     for ending in ("\n", ""):
         placement = read("\n".join(lines) + ending)
         assert count_ops(placement) == {("MatMul", "GPU:0"): 1}
-        assert placement.found.api == "1"
+        assert placement.data.api == "1"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_eager_executions_count_and_their_graphs_do_not() -> None:
     )
     placement = read(text + format_first_run("Sum", "CPU:0") + format_eager("Sum", "CPU:0"))
     assert count_ops(placement) == {("Exp", "GPU:0"): 3, ("Sum", "CPU:0"): 1}
-    assert placement.found.api == "2"
+    assert placement.data.api == "2"
 
 
 def test_function_graph_counts_and_its_calls_do_not() -> None:
@@ -129,11 +129,11 @@ def test_function_graph_counts_and_its_calls_do_not() -> None:
         + format_eager("__inference_<lambda>_5", "CPU:0")
     )
     assert count_ops(placement) == {("MatMul", "GPU:0"): 1, ("Relu", "GPU:0"): 1}
-    assert [(call.op, call.device, call.count) for call in placement.found.calls] == [
+    assert [(call.op, call.device, call.count) for call in placement.data.call_counts] == [
         ("__inference_<lambda>_5", "CPU:0", 1),
         ("__inference_step_12", "GPU:0", 3),
     ]
-    assert placement.found.api == "2"
+    assert placement.data.api == "2"
     assert "4 calls of functions" in render_placement(placement)
 
 
@@ -142,8 +142,8 @@ def test_log_of_function_calls_alone() -> None:
         format_created_device(0) + format_created_device(1) + format_eager("__inference_step_12", "GPU:0") * 2
     )
     assert placement.summary == "2 calls of functions ran on GPU:0; what they did is not printed."
-    assert placement.found.unused == ("GPU:1",)
-    assert not placement.found.totals
+    assert placement.data.unused_devices == ("GPU:1",)
+    assert not placement.data.count_by_device
 
 
 def format_created_device(number: int, details: str = ", compute capability: 7.5") -> str:
@@ -162,10 +162,10 @@ def test_device_is_listed_once_with_all_its_values() -> None:
         "compute capability: 6.1\n"
         f"{JOB}/device:XLA_CPU:0 -> device: XLA_CPU device\n"
     )
-    devices = {device.device: device for device in read(text).found.devices}
+    devices = {device.device: device for device in read(text).data.devices}
     assert set(devices) == {"GPU:0", "XLA_CPU:0"}
     assert (devices["GPU:0"].name, devices["GPU:0"].compute_capability) == ("Tesla P40", "6.1")
-    assert read(text).found.unused == ("GPU:0",)
+    assert read(text).data.unused_devices == ("GPU:0",)
 
 
 def test_idle_gpu_beside_a_refusal_is_no_finding() -> None:
@@ -179,7 +179,7 @@ def test_idle_gpu_beside_a_refusal_is_no_finding() -> None:
         "AsString: CPU \n\nOp: AsString\nRegistered kernels:\n  device='CPU'\n"
     )
     placement = read(f"Device mapping:\n{mapping}\n{node}: ({node}): {JOB}/device:GPU:0\n{refusal}")
-    assert placement.found.unused == ("GPU:1",)
+    assert placement.data.unused_devices == ("GPU:1",)
     assert [finding.code for finding in placement.findings] == ["TFD807"]
     assert placement.summary == "1 operation refused. The only operation was placed on GPU:0."
 
@@ -205,18 +205,18 @@ def test_created_but_unused_device_is_listed(created: str) -> None:
     """TensorFlow 2.5 and newer use other words for it."""
     card = "device: {n}, name: NVIDIA T4, pci bus id: 0000:0{n}:00.0, compute capability: 7.5\n"
     lines = "".join((created + card).format(n=number) for number in (0, 1))
-    log_placement = read(lines + format_eager("MatMul", "GPU:0")).found
+    log_placement = read(lines + format_eager("MatMul", "GPU:0")).data
     assert [(device.device, device.name, device.compute_capability) for device in log_placement.devices] == [
         ("GPU:0", "NVIDIA T4", "7.5"),
         ("GPU:1", "NVIDIA T4", "7.5"),
     ]
-    assert log_placement.unused == ("GPU:1",)
+    assert log_placement.unused_devices == ("GPU:1",)
 
 
 def test_empty_device_mapping_is_a_finding() -> None:
     placement = read(f"Device mapping: no known devices.\na: (Const): {JOB}/cpu:0\n")
-    assert placement.found.devices == ()
-    assert placement.found.api == "1"
+    assert placement.data.devices == ()
+    assert placement.data.api == "1"
     assert [finding.title for finding in placement.findings] == ["TensorFlow knew no GPU"]
 
 
@@ -304,10 +304,11 @@ KERNELS = "Registered kernels:\n  device='XLA_CPU'; T in [DT_HALF]\n  device='CP
 def test_refusal_is_parsed(text: str, refused: tuple[str | None, ...]) -> None:
     for size in (1 << 16, 64):  # in one chunk, and in small ones
         for log in (text, f"{text}\n{text}"):
-            refusals = read(log, size).found.refused
-            assert [(refusal.op, refusal.node, refusal.wanted, refusal.reason) for refusal in refusals] == [
-                refused
-            ]
+            refusals = read(log, size).data.refusals
+            assert [
+                (refusal.op, refusal.node_name, refusal.requested_device, refusal.reason)
+                for refusal in refusals
+            ] == [refused]
             assert refusals[0].line == 1
     assert read(text).findings[0].code == "TFD807"
 
@@ -319,13 +320,13 @@ def test_cpu_operations_between_gpu_operations_are_counted() -> None:
         + format_eager("Relu", "GPU:0")
     )
     placement = read(step * 20 + format_eager("Print", "CPU:0") * 5)
-    assert placement.found.between == (("StringLength", 20),)
+    assert placement.data.cpu_ops_between_gpu_ops == (("StringLength", 20),)
     assert any("StringLength (20 times)" in finding.title for finding in placement.findings)
 
 
 def test_log_without_placement_is_reported() -> None:
     placement = read("step 1 loss 2.0\n")
-    assert placement.found.api is None
+    assert placement.data.api is None
     assert placement.findings[0].code == "TFD825"
     assert "set_log_device_placement" in render_placement(placement)
 
@@ -335,9 +336,9 @@ def test_duplicates_are_found_among_many_nodes() -> None:
     for number in range(MAX_SEEN_LINES + 50_000):
         node = f"n/MatMul_{number}: (MatMul): {JOB}/device:GPU:0\n"
         lines += [node, f"I x/placer.cc:54] {node}"]
-    log_placement = read("".join(lines)).found
-    assert log_placement.totals == {"GPU:0": MAX_SEEN_LINES + 50_000}
-    assert log_placement.forgotten
+    log_placement = read("".join(lines)).data
+    assert log_placement.count_by_device == {"GPU:0": MAX_SEEN_LINES + 50_000}
+    assert log_placement.has_forgotten_nodes
 
 
 def test_hostile_text_is_escaped() -> None:
@@ -380,14 +381,14 @@ def test_corpus_has_the_expected_placement(case: Path) -> None:
 
 
 def test_memory_for_operation_names_is_bounded() -> None:
-    reader = Reader()
+    reader = PlacementReader()
     line = "Executing op Own%d in device /job:localhost/replica:0/task:0/device:GPU:0\n"
     for start in range(0, 60_000, 1000):
         reader.count_block("".join(line % number for number in range(start, start + 1000)).encode())
     assert len(reader.executed_counts) == MAX_OPERATION_PAIRS + 1
     log_placement = reader.finish()
-    assert log_placement.lines == 60_000
-    assert (log_placement.count_others, log_placement.left_out) == (40_000, ())
+    assert log_placement.line_count == 60_000
+    assert (log_placement.other_op_count, log_placement.omitted_counts) == (40_000, ())
 
 
 def test_operations_beyond_the_limit_are_reported() -> None:
@@ -403,7 +404,7 @@ def test_operations_beyond_the_limit_are_reported() -> None:
     placement = evaluate_placement(read_placement([many.encode()]))
     left_out = make_placement_json(placement)["left_out"]
     assert left_out["operations"] > 0
-    assert sum(placement.found.totals.values()) + left_out["operations"] == many.count("\n")
+    assert sum(placement.data.count_by_device.values()) + left_out["operations"] == many.count("\n")
     for text in (render_placement(placement, width=300), make_placement_svg(placement)):
         assert f"{left_out['operations']:,} operations" in text
     assert "All" not in placement.summary
@@ -429,10 +430,10 @@ READER_LINES = [
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.sampled_from(READER_LINES), max_size=12), max_size=6))
 def test_bulk_counting_matches_line_by_line(pieces: list[list[str]]) -> None:
-    fast, slow = Reader(), Reader()
+    fast, slow = PlacementReader(), PlacementReader()
     for lines in pieces:
         fast.count_block("".join(lines).encode())
-        with mock.patch.object(Reader, "_count_known_executions", return_value=False):
+        with mock.patch.object(PlacementReader, "_count_known_executions", return_value=False):
             slow.count_block("".join(lines).encode())
     assert fast.finish() == slow.finish()
 
@@ -440,13 +441,13 @@ def test_bulk_counting_matches_line_by_line(pieces: list[list[str]]) -> None:
 def test_known_operations_are_counted_in_bulk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counting line by line takes twice the time."""
     counted: list[bytes] = []
-    count_one = Reader._count_execution
+    count_one = PlacementReader._count_execution
 
-    def count_calls(reader: Reader, op: bytes, device: bytes) -> None:
+    def count_calls(reader: PlacementReader, op: bytes, device: bytes) -> None:
         counted.append(op)
         count_one(reader, op, device)
 
-    monkeypatch.setattr(Reader, "_count_execution", count_calls)
+    monkeypatch.setattr(PlacementReader, "_count_execution", count_calls)
     text = "".join(EAGER_FORM.format("AB"[n % 2], f"GPU:{n % 4}") for n in range(20_000))
-    assert sum(item.count for item in read_placement([text.encode()]).ops) == 20_000
+    assert sum(item.count for item in read_placement([text.encode()]).op_counts) == 20_000
     assert len(counted) < 2_000

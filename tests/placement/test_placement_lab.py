@@ -37,8 +37,8 @@ def test_placement_matches_tensorflow(tmp_path: Path, release: str, capability: 
             log = run(
                 python, folder, "software_placement.py", capability, mode, str(file), errors=subprocess.STDOUT
             )
-            log_placement = read(log).found
-            logged = Counter({(row.op, row.device): row.count for row in log_placement.ops})
+            log_placement = read(log).data
+            logged = Counter({(row.op, row.device): row.count for row in log_placement.op_counts})
             placed = Counter(
                 (op, device.rpartition("device:")[2]) for op, device in json.loads(file.read_text())
             )
@@ -48,7 +48,7 @@ def test_placement_matches_tensorflow(tmp_path: Path, release: str, capability: 
                 assert ("AsString", "CPU:0") in placed
             if mode == "eager":
                 assert {op for op, _ in logged - placed} <= {"_EagerConst"}
-            assert [(item.op, item.wanted, item.reason) for item in log_placement.refused] == (
+            assert [(item.op, item.requested_device, item.reason) for item in log_placement.refusals] == (
                 [("AsString", "GPU:0", "no-kernel")] if mode == "refused" else []
             )
             assert [

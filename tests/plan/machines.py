@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfdoctor.compat import Release
-    from tfdoctor.plan import Option, Recipe, Rejected, Request
+    from tfdoctor.plan import Option, Recipe, Rejection, Request
 
 COMPAT = Compat.load()
 CARDS = sorted(
@@ -79,12 +79,12 @@ def cached_planner() -> Iterator[None]:
     module = sys.modules[recommend.__module__]
     patched = ("try_recipe", "list_candidates", "find_conda_packages", "_find_suggestions")
     originals = {name: getattr(module, name) for name in patched}
-    results: dict[tuple[object, ...], Option | Rejected] = {}
+    results: dict[tuple[object, ...], Option | Rejection] = {}
     conda: dict[int, object] = {}
 
     def tries(
         compat: Compat, release: Release, request: Request, host: Host, recipe: Recipe
-    ) -> Option | Rejected:
+    ) -> Option | Rejection:
         key = (id(release), request.python, request.base, id(host), recipe)
         if key not in results:
             if len(results) > MAX_CACHED:

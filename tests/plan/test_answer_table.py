@@ -31,7 +31,7 @@ def list_drivers(table: AnswerTable) -> list[str]:
     """Return each driver at which an answer may change, its neighbours, branches, partial versions and ""."""
     exact = {
         step.removesuffix(".*") if step.endswith(".*") else step
-        for item in table.drivers.values()
+        for item in table.driver_steps.values()
         for step in item.steps
     }
     neighbours = set()
@@ -56,10 +56,12 @@ def test_table_answers_match_the_planner(minor: str, python: str, system: str) -
         cards = (parse_gpu(compat, card),) if card else ()
         capability = cards[0].capability if cards else ""
         host: Host = dataclasses.replace(host_system.host, cards=cards, driver=driver or None)
-        answer = recommend(compat, Request(minor, python or None), host, nearest=False)
-        if host_system.names_machine:
+        answer = recommend(compat, Request(minor, python or None), host, with_suggestions=False)
+        if host_system.needs_machine_arguments:
             answer = add_machine_arguments(answer, [card] if card else [], driver or None)
-        options, reasons, _ = table.answers[table.find_answer(system, minor, python, capability, driver)]
+        options, reasons, _ = table.answers[
+            table.find_answer_index(system, minor, python, capability, driver)
+        ]
         table_options = [table.options[number] for number in options]
 
         def text(number: int, request: tuple[str, str, str] = (card, capability, driver)) -> str:
@@ -79,24 +81,24 @@ def test_table_answers_match_the_planner(minor: str, python: str, system: str) -
             assert [*map(text, item[9])] == [
                 caveat.text for caveat in option.caveats if not caveat.is_serious
             ]
-        planner_reasons = {reason.text for item in answer.rejected for reason in item.reasons}
+        planner_reasons = {reason.text for item in answer.rejections for reason in item.reasons}
         assert bool(reasons) is (answer.conflict is not None), case
         assert {text(number) for number in reasons} <= planner_reasons, case
 
 
 def test_best_release_without_a_minor() -> None:
     compat, table = Compat.load(), load_table()
-    options, _, _ = table.answers[table.find_answer("linux", "", "", "8.6", "550.90.07")]
+    options, _, _ = table.answers[table.find_answer_index("linux", "", "", "8.6", "550.90.07")]
     card = parse_gpu(compat, "GeForce RTX 3060")
-    best = recommend(compat, Request("2.21"), Host(cards=(card,), driver="550.90.07"), nearest=False).options[
-        0
-    ]
+    best = recommend(
+        compat, Request("2.21"), Host(cards=(card,), driver="550.90.07"), with_suggestions=False
+    ).options[0]
     assert table.options[options[0]][:2] == (best.recipe.value, best.tensorflow)
 
 
 def test_ambiguous_card_names_are_left_out() -> None:
     table = build_answer_table(Compat.load(), minors=(), capabilities=None)
-    names = {name for card_names in table.cards.values() for name in card_names}
+    names = {name for card_names in table.gpu_names.values() for name in card_names}
     compat = Compat.load()
     assert len(names) > 500
     assert not any(parse_gpu(compat, name).other_capabilities for name in sorted(names)[::40])
@@ -105,7 +107,7 @@ def test_ambiguous_card_names_are_left_out() -> None:
 def test_card_is_listed_once() -> None:
     """`GeForce RTX 3060` and `NVIDIA GeForce RTX 3060` are the same card."""
     table = build_answer_table(Compat.load(), minors=(), capabilities=None)
-    short_names = [name.removeprefix("NVIDIA ").removeprefix("GeForce ") for name in table.cards["8.6"]]
+    short_names = [name.removeprefix("NVIDIA ").removeprefix("GeForce ") for name in table.gpu_names["8.6"]]
     assert "RTX 3060" in short_names
     assert len(short_names) == len(set(short_names))
 
@@ -114,11 +116,11 @@ def test_packed_table_has_an_answer_for_each_driver() -> None:
     table = load_table()
     packed = pack_table(table, [])
     assert packed["minors"] == list(MINORS)
-    places = {item.answer_count for item in table.drivers.values()}
+    places = {item.answer_count for item in table.driver_steps.values()}
     for row in packed["rows"]:
         runs = [run.partition(".") for run in row.split(" ")]
         assert sum(int(times or "1", 36) for _, _, times in runs) in {*places, 1}
         assert all(0 <= int(answer, 36) < len(packed["answers"]) for answer, _, _ in runs)
-    without_card = [key for key in table.cells if key[3] == ANY_GPU]
+    without_card = [key for key in table.answer_rows if key[3] == ANY_GPU]
     assert ("linux", "2.21", "2.7", ANY_GPU) in without_card
     assert ("macos", "2.21", "3.11", ANY_GPU) in without_card

@@ -8,7 +8,7 @@ from plan.test_plan import COMPAT, RELEASES, check_answer, find_option, recommen
 from tfdoctor import versions
 from tfdoctor.fit import Host
 from tfdoctor.fit.matrix import MatrixQuery, select_rows
-from tfdoctor.plan import Recipe, Rejected, Request
+from tfdoctor.plan import Recipe, Rejection, Request
 from tfdoctor.plan.recipes import RECIPES, try_recipe
 from tfdoctor.plan.release_sheet import make_sheet
 
@@ -23,14 +23,14 @@ def test_old_releases_have_a_conda_option(version: str) -> None:
     assert answer.options[0].recipe is not Recipe.CONDA_CUDA
     assert option.serious_count > answer.options[0].serious_count
     assert any("this recipe is untested" in caveat.text for caveat in option.caveats)
-    assert option.conda is not None
-    assert option.conda.packages == (
+    assert option.conda_cuda is not None
+    assert option.conda_cuda.packages == (
         f"cudatoolkit={versions.major_minor(option.release.cuda or '')}",
         f"cudnn={option.cudnn}",
     )
 
 
-@pytest.mark.parametrize("recipe", [recipe for recipe in RECIPES if recipe.has_own_venv])
+@pytest.mark.parametrize("recipe", [recipe for recipe in RECIPES if recipe.needs_venv])
 @pytest.mark.parametrize("base", [None, "registry.example/mine:1"])
 def test_python_2_gets_no_virtual_environment(recipe: Recipe, base: str | None) -> None:
     """Its images have neither `python3` nor the module `venv`."""
@@ -44,7 +44,7 @@ def test_python_2_gets_no_virtual_environment(recipe: Recipe, base: str | None) 
 
 @pytest.mark.parametrize("version", ["1.4.1", "1.12.0", "2.5.3", "2.10.1", "2.21.0"])
 def test_conda_is_rejected_if_wheels_have_the_cuda(version: str) -> None:
-    assert isinstance(try_recipe(COMPAT, RELEASES[version], Request(), Host(), Recipe.CONDA_CUDA), Rejected)
+    assert isinstance(try_recipe(COMPAT, RELEASES[version], Request(), Host(), Recipe.CONDA_CUDA), Rejection)
 
 
 @pytest.mark.parametrize("version", [row.version for row in RELEASES.values()][::4])
@@ -57,8 +57,8 @@ def test_release_sheet_agrees_on_conda(version: str) -> None:
     options = recommend_for(f"=={version}", recipe=Recipe.CONDA_CUDA).options
     assert bool(conda_steps) is bool(options)
     for option in options:
-        assert option.conda is not None
-        assert all(package in conda_steps[0].text for package in option.conda.packages)
+        assert option.conda_cuda is not None
+        assert all(package in conda_steps[0].text for package in option.conda_cuda.packages)
 
 
 def test_official_image_explains_how_to_save_it() -> None:

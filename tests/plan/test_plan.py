@@ -21,7 +21,7 @@ from tfdoctor.plan import (
     Option,
     Recipe,
     Recommendation,
-    Rejected,
+    Rejection,
     Request,
     make_predicted_facts,
     recommend,
@@ -38,7 +38,7 @@ COMPAT = Compat.load()
 RELEASES = {
     row.version: row
     for row in COMPAT.releases
-    if row.gpu and not row.is_prerelease and COMPAT.release(row.version) is row
+    if row.gpu and not row.is_prerelease and COMPAT.find_release(row.version) is row
 }
 FINAL_VERSIONS = [version for version in RELEASES if versions.is_at_least(version, "1.4")]
 CAPABILITIES = (
@@ -129,8 +129,8 @@ def has_table_entry(source: str) -> bool:
 
 def check_answer(answer: Recommendation) -> None:
     assert bool(answer.options) is (answer.conflict is None)
-    texts = [reason for item in answer.rejected for reason in item.reasons]
-    assert all(item.reasons for item in answer.rejected)
+    texts = [reason for item in answer.rejections for reason in item.reasons]
+    assert all(item.reasons for item in answer.rejections)
     if answer.conflict is not None:
         assert answer.conflict.reasons
         texts += answer.conflict.reasons
@@ -194,7 +194,7 @@ def find_check_errors(
 ) -> list[str] | None:
     """Return the errors that `check` would report for the finished plan; None if there is no plan."""
     answer = try_recipe(COMPAT, release, Request(python=python), machine, recipe)
-    if isinstance(answer, Rejected):
+    if isinstance(answer, Rejection):
         assert answer.reasons
         return None
     assert python in (None, answer.python)
@@ -286,7 +286,7 @@ def test_missing_constraint_is_noticed(
 def test_unknown_machine_gives_no_machine_reason(recipe: Recipe) -> None:
     for release in RELEASES.values():
         answer = try_recipe(COMPAT, release, Request(), Host(), recipe)
-        if isinstance(answer, Rejected):
+        if isinstance(answer, Rejection):
             assert not MACHINE_CAUSES & {reason.cause for reason in answer.reasons}, release.version
         else:
             assert not {caveat.cause for caveat in answer.caveats if caveat.is_serious} & MACHINE_CAUSES, (
@@ -311,10 +311,10 @@ def test_unknown_glibc_or_cpu_gives_no_reason() -> None:
     release = RELEASES["2.21.0"]
     assert isinstance(try_recipe(COMPAT, release, Request(), Host(), Recipe.VENV), Option)
     old = try_recipe(COMPAT, release, Request(), Host(glibc="2.17"), Recipe.VENV)
-    assert isinstance(old, Rejected)
+    assert isinstance(old, Rejection)
     assert old.reasons[0].cause is Cause.GLIBC_TOO_OLD
     plain = try_recipe(COMPAT, release, Request(), Host(cpu_flags=frozenset({"sse4_2"})), Recipe.VENV)
-    assert isinstance(plain, Rejected)
+    assert isinstance(plain, Rejection)
     assert Cause.ILLEGAL_INSTRUCTION_AVX in {reason.cause for reason in plain.reasons}
 
 
@@ -351,7 +351,7 @@ def test_blackwell_prefers_a_build_with_its_code() -> None:
     )
     assert not best.serious_count
     for option in answer.options[1:]:
-        assert COMPAT.code_for(option.release, "12.0") == "jit"
+        assert COMPAT.find_code(option.release, "12.0") == "jit"
         assert option.serious_count
     assert (
         conflict_causes(recommend_for("2.19", make_host("12.0", driver="570.86.10")))[0] is Cause.GPU_TOO_NEW
@@ -398,7 +398,7 @@ def test_tensorflow_2_4_has_no_cuda_wheels() -> None:
     assert base.image.startswith("nvidia/cuda:11.0.3-cudnn8-runtime-ubuntu")
     assert Cause.LIBS_NOT_INSTALLED in {
         reason.cause
-        for rejected in answer.rejected
+        for rejected in answer.rejections
         if rejected.recipe in (Recipe.VENV, Recipe.PIP_CUDA)
         for reason in rejected.reasons
     }
@@ -467,7 +467,7 @@ def test_version_specifiers(spec: str, version: str) -> None:
     answer = recommend_for(spec)
     check_answer(answer)
     versions_shown = {option.tensorflow for option in answer.options} or {
-        rejected.tensorflow for rejected in answer.rejected
+        rejected.tensorflow for rejected in answer.rejections
     }
     assert version in versions_shown
 
@@ -481,8 +481,8 @@ def test_post_release_is_planned(capability: str, driver: str | None) -> None:
 
 def test_tensorflow_2_15_0_uses_no_broken_extra() -> None:
     option = find_option(recommend_for("2.15.0"), Recipe.VENV)
-    assert not any("tensorrt" in name or "and-cuda" in name for name in option.packages)
-    assert any("nvidia-cudnn-cu12==8.9" in name for name in option.packages)
+    assert not any("tensorrt" in name or "and-cuda" in name for name in option.pinned_requirements)
+    assert any("nvidia-cudnn-cu12==8.9" in name for name in option.pinned_requirements)
 
 
 def test_prerelease_needs_an_explicit_request() -> None:
@@ -533,13 +533,13 @@ def test_environment_is_installed_from_a_lock() -> None:
     for release in COMPAT.releases:
         if (
             release.package != "tensorflow"
-            or COMPAT.cuda_set(release.version) is None
+            or COMPAT.find_cuda_set(release.version) is None
             or release.is_prerelease
         ):
             continue
         option = find_option(recommend_for(f"=={release.version}"), Recipe.VENV)
         assert option.commands == (f"tfdoctor install --tf {release.version}",)
-        assert COMPAT.locks.path("tensorflow", release.version, option.python).is_file()
+        assert COMPAT.locks.get_path("tensorflow", release.version, option.python).is_file()
     option = find_option(recommend_for("2.15.1", python="3.10"), Recipe.VENV)
     assert option.commands == ("tfdoctor install --tf 2.15.1 --python 3.10",)
 

@@ -60,16 +60,16 @@ def test_request_gets_the_expected_release(wish: RequestCase) -> None:
         assert answer.conflict is not None
         assert [reason.cause for reason in answer.conflict.reasons] == [Cause.CPU_ONLY_BUILD]
         assert not answer.conflict.suggestions
-        assert answer.without_gpu is not None
+        assert answer.cpu_remedy is not None
         return
     if wish.answer == "cpu":
-        assert answer.without_gpu is not None
-        assert "pip install" in answer.without_gpu.commands[-1]
+        assert answer.cpu_remedy is not None
+        assert "pip install" in answer.cpu_remedy.commands[-1]
         screen = render_recommendation(answer)
         assert "No NVIDIA card was found" in " ".join(screen.split())
         assert screen.index("Without a GPU") < screen.index("virtual environment")
         return
-    assert answer.without_gpu is None
+    assert answer.cpu_remedy is None
     if wish.answer == "-":
         assert answer.conflict is not None
         return
@@ -213,7 +213,7 @@ def test_x86_cards_are_no_arm_boards() -> None:
 
 def test_machine_with_a_gpu_gets_no_cpu_option() -> None:
     for name in ("healthy-one-gpu", "wsl2-healthy", "smi-hangs", "docker-desktop"):
-        assert plan_for(f"--facts {name}").without_gpu is None
+        assert plan_for(f"--facts {name}").cpu_remedy is None
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_machine_with_a_gpu_gets_no_cpu_option() -> None:
     ],
 )
 def test_cpu_option_installs_the_requested_release(typed: str, wanted: str) -> None:
-    option = plan_for(typed).without_gpu
+    option = plan_for(typed).cpu_remedy
     assert option is not None
     assert wanted in option.commands[-1].split()
 
@@ -236,7 +236,7 @@ def test_cpu_option_installs_the_requested_release(typed: str, wanted: str) -> N
     "typed", ["--gpu GH200 --tf 2.4", "--facts no-card-no-driver --tf 2.21 --python 3.8"]
 )
 def test_cpu_option_can_be_missing(typed: str) -> None:
-    assert plan_for(typed).without_gpu is None
+    assert plan_for(typed).cpu_remedy is None
 
 
 @pytest.mark.parametrize("version", ["1.14.0", "1.15.0", "2.3.4"])

@@ -55,7 +55,7 @@ def with_rehearsal(facts, *answers, source=None, keras=(), oddities=()):
 def list_keras_modules(facts):
     """Return the modules of Keras that would be imported with a stand-in for TensorFlow."""
     plan = plan_rehearsal(facts.python.value, facts.tensorflow.value, facts.environment.variables, COMPAT)
-    return plan.keras if plan is not None else ()
+    return plan.keras_modules if plan is not None else ()
 
 
 def plan_modules(facts):
@@ -63,4 +63,4 @@ def plan_modules(facts):
     plan = plan_rehearsal(facts.python.value, facts.tensorflow.value, facts.environment.variables, COMPAT)
     if plan is None:
         return set(), set()
-    return {name for name, _ in plan.modules}, {oddity.module for oddity in plan.oddities}
+    return {name for name, _ in plan.modules}, {oddity.module for oddity in plan.reasons}

@@ -40,7 +40,7 @@ def test_shadowed_package_explains_later_failures():
     facts = with_rehearsal(
         with_python(make_facts(), shadows=(shadow,)), *errors, oddities=[RehearsalReason("numpy", "…")]
     )
-    assert [failure.shadow for failure in list_import_failures(facts, COMPAT)] == [shadow.taken]
+    assert [failure.shadowing_file for failure in list_import_failures(facts, COMPAT)] == [shadow.taken]
 
 
 def test_known_conflict_is_reported_beside_the_rehearsal():

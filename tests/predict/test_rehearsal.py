@@ -120,8 +120,8 @@ def test_unmeasured_release_is_rehearsed_without_names():
     plan = plan_rehearsal(newer.python.value, newer.tensorflow.value, {}, COMPAT)
     assert plan is not None
     assert dict(plan.modules)["numpy"] == ()
-    assert COMPAT.find_imported("1.4.0") is None
-    assert COMPAT.find_imported("not a version") is None
+    assert COMPAT.find_import_needs("1.4.0") is None
+    assert COMPAT.find_import_needs("not a version") is None
 
 
 # ---------------------------------------------------------------- requirements
@@ -248,7 +248,9 @@ def test_damaged_package_is_reinstalled():
     facts = with_rehearsal(make_facts({"wrapt": "1.17.3"}, wrapt=damage), error)
     problem = finding(import_fails.RULE, facts)
     assert problem.cause is Cause.DAMAGED_FILE
-    assert problem.remedies[0].steps == (Install(("wrapt==1.17.3",), reinstall=True, dependencies=False),)
+    assert problem.remedies[0].steps == (
+        Install(("wrapt==1.17.3",), force_reinstall=True, install_dependencies=False),
+    )
     unreadable = {"differs": (FileDifference("wrapt/wrappers.py", "unreadable"),)}
     facts = with_rehearsal(
         make_facts(wrapt=unreadable), replace(error, error_type="PermissionError", not_found="")
@@ -318,7 +320,9 @@ def test_damaged_source_file_of_tensorflow(what, cause, registered):
 
 
 def test_unused_source_file_of_tensorflow():
-    unused_file = next(path for path in sorted(COMPAT.find_imported(VERSION).idle) if path.endswith(".py"))
+    unused_file = next(
+        path for path in sorted(COMPAT.find_import_needs(VERSION).unloaded_files) if path.endswith(".py")
+    )
     facts = make_tensorflow_damage(unused_file, "missing")
     assert context(facts).prediction.gpu_registered is True
     assert run(damaged_installation.RULE, facts).kind is OutcomeKind.CLEAN
@@ -608,11 +612,11 @@ def test_generated_sources_of_keras_2_are_rehearsed():
     facts = make_facts({"keras": "2.11.0"}, version="2.13.1", python="3.10", **requires)
     plan = plan_rehearsal(facts.python.value, facts.tensorflow.value, {}, COMPAT)
     assert plan is not None
-    assert plan.sources[-1] == f"{SITE}/keras/protobuf/versions_pb2.py"
+    assert plan.generated_sources[-1] == f"{SITE}/keras/protobuf/versions_pb2.py"
     path = f"{SITE}/keras/protobuf/versions_pb2.py"
     error = "Descriptors cannot be created directly."
     source = ImportResult(path, error, "TypeError", frames=(path, f"{SITE}/google/protobuf/descriptor.py"))
-    facts = with_rehearsal(facts, source=source, oddities=plan.oddities)
+    facts = with_rehearsal(facts, source=source, oddities=plan.reasons)
     assert finding(import_fails.RULE, facts).title == "import tensorflow fails with keras 2.11.0"
 
 

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from tfdoctor.compat import Compat
 from tfdoctor.predict import requirements
-from tfdoctor.predict.requirements import format_requirement, is_met, parse_requirement_line
+from tfdoctor.predict.requirements import format_requirement, is_requirement_met, parse_requirement_line
 
 PYTHON = {
     "python_version": "3.11",
@@ -124,7 +124,9 @@ def assert_same_as_packaging(line: str) -> None:
     assert actual.package == canonicalize_name(expected.name)
     assert format_requirement(actual) == f"{expected.name}{expected.specifier}"
     for version in VERSIONS:
-        assert is_met(actual, version) == expected.specifier.contains(version, prereleases=True), (
+        assert is_requirement_met(actual, version) == expected.specifier.contains(
+            version, prereleases=True
+        ), (
             line,
             version,
         )
@@ -136,7 +138,7 @@ def test_line_is_parsed_as_by_packaging(line):
 
 
 def test_requirements_of_every_release():
-    lines = {line for release in Compat.load().releases for line in release.requires}
+    lines = {line for release in Compat.load().releases for line in release.requirements}
     assert len(lines) > 40
     for line in lines:
         assert_same_as_packaging(line)

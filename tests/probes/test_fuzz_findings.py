@@ -13,7 +13,7 @@ from tfdoctor.parse.registry import detect_kind, parse
 from tfdoctor.probes.ldcache import ENTRY, HEADER, MAGIC, parse_ldcache
 from tfdoctor.system.elf import DYN64, EHDR64, PHDR64, ElfError, ElfProblem, read_elf
 from tfdoctor.system.payloads import MARKER, parse_payload_output
-from tfdoctor.system.symbols import SYM64, find_unresolved
+from tfdoctor.system.symbols import SYM64, list_unresolved_symbols
 from tfdoctor.text import clean
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ def test_headers_beyond_the_file_have_no_symbols(tmp_path: Path) -> None:
     """`struct` cannot unpack at an offset of 2⁶³ or more."""
     path = tmp_path / "lib.so"
     path.write_bytes(build_elf([], phoff=1 << 63))
-    assert find_unresolved(str(path), []) == ()
+    assert list_unresolved_symbols(str(path), []) == ()
     path.write_bytes(build_elf([(STRTAB, CONTENT)])[:-8])
     content = bytearray(path.read_bytes())
     struct.pack_into("<Q", content, EHDR64.size + PHDR64.size + 8, (1 << 64) - 32)
     path.write_bytes(content)
-    assert find_unresolved(str(path), []) == ()
+    assert list_unresolved_symbols(str(path), []) == ()
 
 
 def test_cyclic_hash_chain_defines_nothing(tmp_path: Path) -> None:
@@ -84,9 +84,9 @@ def test_cyclic_hash_chain_defines_nothing(tmp_path: Path) -> None:
     table = struct.pack("<IIIII", 1, 400, 1, 0, 1).ljust(0x100, b"\0")
     tags = [(STRTAB, symbols + len(undefined)), (SYMTAB, symbols), (HASH, CONTENT)]
     path.write_bytes(build_elf(tags, table + undefined + b"\0puts\0"))
-    assert find_unresolved(str(path), []) == ("puts",) * 399
+    assert list_unresolved_symbols(str(path), []) == ("puts",) * 399
     began = time.process_time()
-    assert find_unresolved(str(path), [str(path)]) == ()
+    assert list_unresolved_symbols(str(path), [str(path)]) == ()
     assert time.process_time() - began < 6
 
 

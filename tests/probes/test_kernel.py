@@ -224,7 +224,7 @@ def test_modprobe_lines_that_block_the_module(text: str, line: str | None) -> No
 
 
 def test_module_files_are_skipped_if_it_is_loaded(tmp_path: Path) -> None:
-    loaded = make_machine(tmp_path, files={kernel.MODULE_VERSION: "NVRM version: …\n"})
+    loaded = make_machine(tmp_path, files={kernel.MODULE_VERSION_FILE: "NVRM version: …\n"})
     assert isinstance(kernel.probe_module_files(loaded, MACHINE, timeout=1, signature=False), Absent)
     empty = make_machine(tmp_path)
     assert isinstance(kernel.probe_module_files(empty, MACHINE, timeout=1, signature=False), Unknown)
@@ -328,7 +328,7 @@ def test_removed_dpkg_packages_do_not_count(
 
 def test_processes_are_not_identified_in_a_container() -> None:
     processes = (SmiProcess(1, "python", 10),)
-    assert identify_processes(LiveSystem(), processes, container=True) == processes
+    assert identify_processes(LiveSystem(), processes, has_foreign_pids=True) == processes
 
 
 def test_own_process_belongs_to_the_user() -> None:

@@ -479,7 +479,9 @@ def test_local_library_does_not_share_its_symbols(tmp_path: Path, standin_cache:
     standins.write_library(tmp_path / "libcusolver.so.11", standin_cache, imports=("cusparseCreate",))
     env = {"LD_LIBRARY_PATH": str(tmp_path)}
     process = LoaderProcess(LiveSystem(env=env), os.path.realpath(sys.executable), env)
-    tensorflow = process.load_extension(str(tmp_path / "libtensorflow.so.2"), bind_now=True, visible=visible)
+    tensorflow = process.load_extension(
+        str(tmp_path / "libtensorflow.so.2"), bind_now=True, is_global=visible
+    )
     assert tensorflow.ok
     resolution = process.dlopen("libcusolver.so.11", process.python_library)
     assert resolution.ok is visible, resolution.error

@@ -72,25 +72,27 @@ def test_startup_module_overrides_the_shell(env: Path, custom: Path) -> None:
     facts = probe_environment(env, {HIDE: "0"})
     assert facts.variables[HIDE] == "-1"
     assert facts.changed == {HIDE: "-1"}
-    assert facts.origin(HIDE) == Origin(HIDE, "start", None, str(custom), 3, f"os.environ['{HIDE}'] = '-1'")
+    assert facts.find_origin(HIDE) == Origin(
+        HIDE, "start", None, str(custom), 3, f"os.environ['{HIDE}'] = '-1'"
+    )
 
 
 def test_pth_default_does_not_override_the_shell(env: Path) -> None:
     path = find_site_packages(env) / "gpu.pth"
     path.write_text(f"import os; os.environ.setdefault('{HIDE}', '')\n", encoding="utf-8")
     facts = probe_environment(env)
-    origin = facts.origin(HIDE)
+    origin = facts.find_origin(HIDE)
     assert (facts.variables[HIDE], origin and origin.path, origin and origin.line) == ("", str(path), 1)
     facts_with_shell = probe_environment(env, {HIDE: "1"})
     assert (facts_with_shell.variables[HIDE], facts_with_shell.changed) == ("1", {})
-    assert facts_with_shell.origin(HIDE) == Origin(HIDE, "shell")
+    assert facts_with_shell.find_origin(HIDE) == Origin(HIDE, "shell")
 
 
 def test_line_in_a_module_imported_by_pth(env: Path) -> None:
     (find_site_packages(env) / "a.pth").write_text("import company_defaults\n", encoding="utf-8")
     module = find_site_packages(env) / "company_defaults.py"
     module.write_text(f"from os import environ\n\nenviron.update({HIDE}='-1')\n", encoding="utf-8")
-    origin = probe_environment(env).origin(HIDE)
+    origin = probe_environment(env).find_origin(HIDE)
     assert origin is not None
     assert (origin.path, origin.line) == (str(module), 3)
 
@@ -104,20 +106,20 @@ def test_lines_that_extend_the_module_path(env: Path, tmp_path: Path) -> None:
     second = find_site_packages(env) / "b.pth"
     second.write_text("# mine\nmine\n/nowhere\n", encoding="utf-8")
     facts = probe_environment(env, {"PYTHONPATH": str(tmp_path)})
-    assert facts.origin(MODULE_PATH, str(team)) == Origin(
+    assert facts.find_origin(MODULE_PATH, str(team)) == Origin(
         MODULE_PATH, "start", str(team), str(first), 1, first.read_text(encoding="utf-8").strip()
     )
-    assert facts.origin(MODULE_PATH, str(mine)) == Origin(
+    assert facts.find_origin(MODULE_PATH, str(mine)) == Origin(
         MODULE_PATH, "start", str(mine), str(second), 2, "mine"
     )
-    assert facts.origin(MODULE_PATH, str(tmp_path)) is None
+    assert facts.find_origin(MODULE_PATH, str(tmp_path)) is None
     assert [origin.entry for origin in probe_environment(env).origins] == [str(team), str(mine)]
 
 
 def test_added_folder_without_a_line(env: Path, tmp_path: Path) -> None:
     line = f"import os, sys; sys.path.insert(0, os.path.join({str(tmp_path.parent)!r}, {tmp_path.name!r}))\n"
     (find_site_packages(env) / "a.pth").write_text(line, encoding="utf-8")
-    assert probe_environment(env).origin(MODULE_PATH, str(tmp_path)) == Origin(
+    assert probe_environment(env).find_origin(MODULE_PATH, str(tmp_path)) == Origin(
         MODULE_PATH, "start", str(tmp_path)
     )
 
@@ -157,10 +159,10 @@ def test_line_of_the_activate_script(env: Path, line: str, value: str, *, ours: 
     script = env / "bin/activate"
     script.write_text(f"{script.read_text(encoding='utf-8')}{line}\n", encoding="utf-8")
     number = len(script.read_text(encoding="utf-8").splitlines())
-    origin = probe_environment(env, {HIDE: value}, active=True).origin(HIDE)
+    origin = probe_environment(env, {HIDE: value}, active=True).find_origin(HIDE)
     expected = Origin(HIDE, "activation", None, str(script), number, line) if ours else Origin(HIDE, "shell")
     assert origin == expected
-    assert probe_environment(env, {HIDE: value}).origin(HIDE) == Origin(HIDE, "shell")  # not activated
+    assert probe_environment(env, {HIDE: value}).find_origin(HIDE) == Origin(HIDE, "shell")  # not activated
 
 
 def test_each_path_entry_has_its_own_origin(env: Path) -> None:
@@ -170,7 +172,7 @@ def test_each_path_entry_has_its_own_origin(env: Path) -> None:
     facts = probe_environment(env, {"LD_LIBRARY_PATH": f"{env}/lib64:/opt/old/:/mine"}, active=True)
     sources = [(origin.entry, origin.by) for origin in facts.origins if origin.name == "LD_LIBRARY_PATH"]
     assert sources == [(f"{env}/lib64", "activation"), ("/opt/old/", "activation"), ("/mine", "shell")]
-    assert facts.origin("LD_LIBRARY_PATH", "/opt/old") is not None
+    assert facts.find_origin("LD_LIBRARY_PATH", "/opt/old") is not None
 
 
 def test_file_sourced_by_activate(env: Path, tmp_path: Path) -> None:
@@ -178,7 +180,7 @@ def test_file_sourced_by_activate(env: Path, tmp_path: Path) -> None:
     other.write_text(f"export {HIDE}=\n", encoding="utf-8")
     script = env / "bin/activate"
     script.write_text(f"{script.read_text(encoding='utf-8')}. {other}\n", encoding="utf-8")
-    origin = probe_environment(env, {HIDE: ""}, active=True).origin(HIDE)
+    origin = probe_environment(env, {HIDE: ""}, active=True).find_origin(HIDE)
     assert origin is not None
     assert (origin.path, origin.line) == (str(other), 1)
 
@@ -193,7 +195,7 @@ def test_wrapper_script_sets_variables(env: Path, tmp_path: Path) -> None:
     facts = environment.probe(LiveSystem(env={"PATH": "/bin"}), str(script), timeout=30)
     assert facts.variables["LD_LIBRARY_PATH"] == "/nix/lib"
     assert facts.late == ()
-    origin = facts.origin(HIDE)
+    origin = facts.find_origin(HIDE)
     assert origin is not None
     assert (origin.by, origin.path, origin.line) == ("wrapper", str(script), 2)
 
@@ -205,7 +207,7 @@ def test_tfdoctor_inside_the_examined_environment(env: Path, custom: Path) -> No
     code = (
         "import sys; sys.path[:0] = sys.argv[2:]; from tfdoctor.probes import environment; "
         "from tfdoctor.system import LiveSystem; seen = environment.probe(LiveSystem(), sys.argv[1], timeout=30); "
-        f"print(LiveSystem().env.get('{HIDE}'), seen.variables['{HIDE}'], seen.origin('{HIDE}').line)"
+        f"print(LiveSystem().env.get('{HIDE}'), seen.variables['{HIDE}'], seen.find_origin('{HIDE}').line)"
     )
     python = str(env / "bin/python")
     result = LiveSystem(env={"PATH": "/usr/bin:/bin", HIDE: "3"}).run(
@@ -283,17 +285,17 @@ def test_kernel_variables_come_from_kernel_json(env: Path, tmp_path: Path) -> No
     path.write_text(json.dumps({"argv": [str(env / "bin/python")], "env": variables}, indent=1))
     environ = {"PATH": "/usr/bin:/bin", **variables, "TF_CPP_MIN_LOG_LEVEL": "2"}
     facts = environment.probe(LiveSystem(env=environ), str(env / "bin/python"), kernel=str(path), timeout=30)
-    assert facts.origin(HIDE) == Origin(HIDE, "kernel", None, str(path), 6, f'"{HIDE}": "-1"')
-    path_origin = facts.origin("LD_LIBRARY_PATH", "/both")
+    assert facts.find_origin(HIDE) == Origin(HIDE, "kernel", None, str(path), 6, f'"{HIDE}": "-1"')
+    path_origin = facts.find_origin("LD_LIBRARY_PATH", "/both")
     assert path_origin is not None
     assert (path_origin.by, path_origin.path) == ("kernel", str(path))
-    log_origin = facts.origin("TF_CPP_MIN_LOG_LEVEL")
+    log_origin = facts.find_origin("TF_CPP_MIN_LOG_LEVEL")
     assert log_origin is not None
     assert log_origin.by == "shell"
     facts_with_shell = environment.probe(
         LiveSystem(env={**environ, HIDE: "0"}), str(env / "bin/python"), kernel=str(path), timeout=30
     )
-    origin = facts_with_shell.origin(HIDE)
+    origin = facts_with_shell.find_origin(HIDE)
     assert origin is not None
     assert origin.by == "shell"
     assert "secret" not in str(facts)

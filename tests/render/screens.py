@@ -14,11 +14,11 @@ from tfdoctor import versions
 from tfdoctor.cli.machine import select_host
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.emit import EmittedImage, make_default_tag
-from tfdoctor.dockerfile.write import Extras
+from tfdoctor.dockerfile.write import UserAdditions
 from tfdoctor.engine.image import render_context
 from tfdoctor.environment.actions import format_steps
 from tfdoctor.environment.candidates import list_fix_candidates, list_unfixed, make_environment
-from tfdoctor.environment.fix_availability import make_offer
+from tfdoctor.environment.fix_availability import make_fix_offer
 from tfdoctor.environment.models import Attempt, Candidate, FixResult, FixStatus
 from tfdoctor.examine.collect import run_probes
 from tfdoctor.explain import find_entries, list_entries
@@ -68,9 +68,9 @@ def check_screen(folder: Path, width: int = 80, *, here: bool = True, colour: bo
     fix = None
     if here:
         environment = make_environment(report, "venv")
-        fix = make_offer(report, environment) if environment is not None else None
+        fix = make_fix_offer(report, environment) if environment is not None else None
     typed = "tfdoctor check" if here else f"tfdoctor check --facts /srv/recorded/{folder.name}.tar.gz"
-    return render_report(report, width=width, colour=colour, fix=fix, check_command=typed)
+    return render_report(report, width=width, colour=colour, offer=fix, check_command=typed)
 
 
 def log_screen(path: Path, width: int = 80, *, colour: bool = False) -> str:
@@ -154,7 +154,7 @@ def build_screen(version: str, width: int = 80) -> str:
     option = recommendation.options[0]
     image = EmittedImage(
         option,
-        render_context(option, Extras()),
+        render_context(option, UserAdditions()),
         make_default_tag(option),
         f"tfdoctor build --tf {version} --anywhere",
     )

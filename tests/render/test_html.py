@@ -27,8 +27,8 @@ from tfdoctor.render.html.check import make_report_html
 from tfdoctor.render.html.document import embed_json
 from tfdoctor.render.html.log import make_logs_html
 from tfdoctor.render.html.verify import make_verification_html
-from tfdoctor.report.dependency_chain import LINKS, make_chain
-from tfdoctor.report.library_search import FileOutcome, list_searches
+from tfdoctor.report.dependency_chain import LINK_NAMES, make_chain
+from tfdoctor.report.library_search import FileOutcome, list_library_searches
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,8 +118,8 @@ def test_every_machine_has_a_page_with_its_verdict(folder: Path) -> None:
 def test_chain_breaks_at_the_root_cause(folder: Path) -> None:
     machine_report = load_report(folder)
     links = make_chain(machine_report)
-    assert [link.name for link in links] == list(LINKS)
-    broken = [link for link in links if link.broken]
+    assert [link.name for link in links] == list(LINK_NAMES)
+    broken = [link for link in links if link.is_broken]
     expected = (
         machine_report.root_finding is not None and machine_report.root_finding.severity is Severity.ERROR
     )
@@ -144,13 +144,13 @@ def test_chain_breaks_at_the_root_cause(folder: Path) -> None:
     ],
 )
 def test_each_link_can_break(host: str, joint: str) -> None:
-    assert [link.name for link in make_chain(load_report(HOSTS / host)) if link.broken] == [joint]
+    assert [link.name for link in make_chain(load_report(HOSTS / host)) if link.is_broken] == [joint]
 
 
 def collect_fates(host: str) -> dict[str, set[FileOutcome]]:
     return {
         search.soname: {file.outcome for file in search.files}
-        for search in list_searches(load_report(HOSTS / host).facts)
+        for search in list_library_searches(load_report(HOSTS / host).facts)
     }
 
 
@@ -166,7 +166,7 @@ def test_library_search_shows_the_fate_of_each_file() -> None:
 
 def test_files_outside_the_search_path_are_listed() -> None:
     facts = load_report(HOSTS / "libcuda-where-nobody-looks").facts
-    files = [candidate for search in list_searches(facts) for candidate in search.files]
+    files = [candidate for search in list_library_searches(facts) for candidate in search.files]
     loader = facts.loader.value  # type: ignore[union-attr]
     assert len(files) >= len(loader.resolutions) - 2
 
@@ -194,7 +194,7 @@ def make_hostile_page(folder: Path) -> bytes:
         verdict=verdict,
         facts=facts,
     )
-    return make_report_html(changed, check_command=HOSTILE, fix=HOSTILE, differences=(HOSTILE,))
+    return make_report_html(changed, check_command=HOSTILE, fix_command=HOSTILE, differences=(HOSTILE,))
 
 
 def test_hostile_text_is_escaped() -> None:
@@ -285,7 +285,7 @@ def test_long_log_is_cut_around_the_deciding_lines() -> None:
     shown_lines = sum(len(part.lines) for part in log_excerpt.parts)
     assert (
         shown_lines + sum(part.omitted_before for part in log_excerpt.parts) + log_excerpt.omitted_after
-        == log_report.lines
+        == log_report.line_count
         == 60_002
     )
     assert shown_lines < 2 * END_LINES + 40 < MAX_WHOLE_LINES

@@ -26,7 +26,7 @@ def bench_page(stopped: str = "", redactor: Redactor | None = None, name: str = 
     fast = [make_run_line(5e-4, "GPU:0", size=size, gflops=900.0) for size in (256, 1024, 4096)]
     results = make_bench(make_devices_line("CPU:0", "GPU:0"), *slow, *fast)
     devices = tuple(dataclasses.replace(device, name=name) for device in results.devices)
-    results = dataclasses.replace(results, stopped=stopped, devices=devices)
+    results = dataclasses.replace(results, stop_reason=stopped, devices=devices)
     return make_benchmark_html(results, redactor or Redactor())
 
 

@@ -21,16 +21,16 @@ class FakeTerminal(io.StringIO):
 def show_build(*, quiet: bool = False, verbose: bool = False, fail: bool = False) -> None:
     """Report progress as the build of an image or an environment does."""
     with open_progress(quiet=quiet, verbose=verbose) as reporter:
-        reporter.stage("Building x\x1b[31m")
-        reporter.step(1, 2, "FROM y")
-        reporter.cached()
-        reporter.step(2, 2, "RUN pip")
-        reporter.line("Collecting z")
-        reporter.layer("a", "Downloading", 1_000_000, 2_000_000)
+        reporter.begin_stage("Building x\x1b[31m")
+        reporter.begin_step(1, 2, "FROM y")
+        reporter.report_cached()
+        reporter.begin_step(2, 2, "RUN pip")
+        reporter.report_line("Collecting z")
+        reporter.report_layer("a", "Downloading", 1_000_000, 2_000_000)
         if fail:
-            reporter.failed("RUN pip install", ["one", "two\x07"])
+            reporter.report_failure("RUN pip install", ["one", "two\x07"])
         else:
-            reporter.done()
+            reporter.end_step()
 
 
 def test_log_gets_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:

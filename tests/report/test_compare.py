@@ -147,7 +147,7 @@ def test_moved_environment_is_no_difference() -> None:
     assert moved != facts
     comparison = compare_facts(facts, moved)
     assert not comparison.differences
-    assert comparison.environment == ("/env", "/srv/other")
+    assert comparison.environment_prefixes == ("/env", "/srv/other")
 
 
 def test_removed_folder_explains_a_missing_library() -> None:

@@ -56,7 +56,7 @@ FOLDERS = {
 
 def healthy(version: str = "2.18.1", *, python: str = "3.11.7", distribution: str = "tensorflow") -> Facts:
     """Return facts about a machine with one H100, driver and TensorFlow with its wheels: the GPU is registered."""
-    release = COMPAT.release(version, distribution)
+    release = COMPAT.find_release(version, distribution)
     defines = {
         f"TF_{name}_VERSION": value
         for name, value in (release.defines if release is not None else {}).items()

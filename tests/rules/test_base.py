@@ -12,7 +12,7 @@ from tfdoctor.findings import Cause, OutcomeKind
 from tfdoctor.predict import predict
 from tfdoctor.report.areas import find_area, make_areas
 from tfdoctor.rules import ALL_RULES, RULES_BY_CODE
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Rule, RuleContext, require_value
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Rule, RuleContext, get_required_value
 
 if TYPE_CHECKING:
     from tfdoctor.rules.base import Prerequisite, Result
@@ -73,20 +73,20 @@ def test_first_unmet_need_is_the_outcome(
 
 
 def test_require_value_rejects_none() -> None:
-    assert require_value(0) == 0
+    assert get_required_value(0) == 0
     with pytest.raises(LookupError):
-        require_value(None)
+        get_required_value(None)
 
 
 def test_each_finding_is_in_a_printed_area(context: RuleContext) -> None:
     printed = {area.name for area in make_areas(context.facts, context.build, ())}
     for rule in ALL_RULES:
         is_about_report = rule.code.startswith("TFD9")
-        assert (rule.reported_area is None) if is_about_report else (rule.reported_area in printed), rule.code
+        assert (rule.summary_area is None) if is_about_report else (rule.summary_area in printed), rule.code
         finding = rule.make_finding(rule.causes[0], 0, "x")
-        assert find_area(finding) == rule.reported_area
-    assert RULES_BY_CODE["TFD203"].reported_area == "Loader"
-    assert RULES_BY_CODE["TFD101"].reported_area == "Driver"
+        assert find_area(finding) == rule.summary_area
+    assert RULES_BY_CODE["TFD203"].summary_area == "Loader"
+    assert RULES_BY_CODE["TFD101"].summary_area == "Driver"
 
 
 def test_flags_of_engine_and_python_rules() -> None:

@@ -45,7 +45,7 @@ def test_missing_part_of_cudnn_is_reported():
     assert result.title == "A part of cuDNN is missing: libcudnn_ops.so.9"
     assert result.severity is Severity.ERROR
     assert result.remedies[0].steps == (
-        Install(("nvidia-cudnn-cu12==9.3.0.75",), reinstall=True, dependencies=False),
+        Install(("nvidia-cudnn-cu12==9.3.0.75",), force_reinstall=True, install_dependencies=False),
     )
     # The loader uses a cuDNN outside the wheel.
     elsewhere = with_loader(facts, replace(make_resolution("libcudnn.so.9"), path="/usr/lib/libcudnn.so.9"))

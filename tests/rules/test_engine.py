@@ -17,7 +17,7 @@ from tfdoctor.facts.containers import (
     UnreachableEngine,
 )
 from tfdoctor.findings import Cause, OutcomeKind, Severity
-from tfdoctor.report.diagnose import SECONDARY_CODES, diagnose
+from tfdoctor.report.diagnose import CONTAINER_RULE_CODES, diagnose
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.shared import engines as shared
 from tfdoctor.system import RecordedSystem
@@ -29,7 +29,7 @@ def test_engine_rule_is_never_the_root_cause() -> None:
     """This holds even if the prediction has the cause of an engine rule."""
     assert {
         rule.code for rule in ALL_RULES if rule.check.__module__ in _list_engine_modules()
-    } == SECONDARY_CODES
+    } == CONTAINER_RULE_CODES
     facts = replace(
         healthy(), containers=Known(engines(docker=Known(UnreachableEngine("timeout", "3 s"), "x")), "x")
     )
@@ -41,7 +41,7 @@ def test_engine_rule_is_never_the_root_cause() -> None:
         from tfdoctor.report.diagnose import _find_root
 
         assert (
-            _find_root([finding for finding in findings if finding.code in SECONDARY_CODES], prediction)
+            _find_root([finding for finding in findings if finding.code in CONTAINER_RULE_CODES], prediction)
             is None
         )
 
@@ -72,5 +72,5 @@ def test_no_rule_crashes_on_unknown_parts(folder: Path) -> None:
             assert all(
                 finding.severity < Severity.ERROR
                 for finding in report.findings
-                if finding.code in SECONDARY_CODES
+                if finding.code in CONTAINER_RULE_CODES
             )

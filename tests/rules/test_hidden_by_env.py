@@ -8,7 +8,7 @@ import pytest
 
 from rules.hiding_facts import ACTIVATE, CUSTOM, HIDE, diagnose_root, with_hidden_gpus
 from rules.make_facts import healthy
-from tfdoctor.causes.steps import CommentOut, Unset
+from tfdoctor.causes.steps import CommentOutLine, UnsetVariable
 from tfdoctor.facts import EnvironmentFacts, Known, Origin, value_of
 from tfdoctor.findings import Cause
 
@@ -20,7 +20,7 @@ def test_line_of_sitecustomize_is_named_and_commented_out() -> None:
     assert result.title == f"{HIDE}=-1 is set by {CUSTOM}, line 3, and hides every GPU"
     assert (CUSTOM, 3) in [(evidence.source, evidence.line) for evidence in result.evidence]
     (remedy,) = result.remedies
-    assert remedy.steps == (CommentOut(CUSTOM, 3, line),)
+    assert remedy.steps == (CommentOutLine(CUSTOM, 3, line),)
     assert "unset" not in " ".join(remedy.commands)
     assert remedy.commands[0].startswith("sed -i '3{")
 
@@ -31,7 +31,7 @@ def test_enabled_device_types_without_gpu() -> None:
     environment = EnvironmentFacts({name: "CPU"}, (), None, (origin,))
     report, result = diagnose_root(replace(healthy(), environment=environment))
     assert (result.code, report.verdict.cause) == ("TFD601", Cause.HIDDEN_BY_ENV)
-    assert result.remedies[0].steps == (Unset(name),)
+    assert result.remedies[0].steps == (UnsetVariable(name),)
     assert f"{ACTIVATE}, line 7" in result.explanation
 
 
@@ -58,7 +58,7 @@ def test_line_of_the_activation_script_is_commented_out() -> None:
         with_hidden_gpus(Origin(HIDE, "activation", None, ACTIVATE, 82, f"export {HIDE}=-1"))
     )
     (remedy,) = result.remedies
-    assert remedy.steps == (Unset(HIDE),)
+    assert remedy.steps == (UnsetVariable(HIDE),)
     assert remedy.commands[:2] == (f"unset {HIDE}", f"sed -i '82{{/{HIDE}/s/^/: # /}}' {ACTIVATE}")
 
 

@@ -93,7 +93,7 @@ def test_libraries_of_2_5_to_2_13_are_linked():
 def test_all_libraries_come_from_the_locked_set():
     (step,) = finding(libs_not_installed.RULE, remove_libraries(healthy("2.20.0"))).remedies[0].steps
     assert isinstance(step, Install)
-    assert step.lock == "cu12.9-cudnn9.10"
+    assert step.lock_id == "cu12.9-cudnn9.10"
     assert "nvidia-cudnn-cu12==9.10.2.21" in step.requirements
 
 
@@ -105,7 +105,7 @@ def test_wheel_without_its_library_is_reinstalled():
     result = finding(libs_not_installed.RULE, facts)
     assert commands(result)[0].endswith("install --force-reinstall --no-deps nvidia-cufft-cu12==11.2.3.61")
     assert result.remedies[0].steps == (
-        Install(("nvidia-cufft-cu12==11.2.3.61",), reinstall=True, dependencies=False),
+        Install(("nvidia-cufft-cu12==11.2.3.61",), force_reinstall=True, install_dependencies=False),
     )
 
 

@@ -9,12 +9,12 @@ from rules.engine_facts import NOTHING, docker, engines
 from rules.make_facts import COMPAT, healthy
 from tfdoctor.facts import Known, Unknown
 from tfdoctor.findings import OutcomeKind
-from tfdoctor.report.diagnose import SECONDARY_CODES, diagnose
+from tfdoctor.report.diagnose import CONTAINER_RULE_CODES, diagnose
 
 
 def list_outcomes(facts: Any) -> dict[str, OutcomeKind]:
     report = diagnose(facts, COMPAT)
-    return {outcome.code: outcome.kind for outcome in report.outcomes if outcome.code in SECONDARY_CODES}
+    return {outcome.code: outcome.kind for outcome in report.outcomes if outcome.code in CONTAINER_RULE_CODES}
 
 
 def test_check_is_skipped_if_containers_cannot_have_gpus() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rules.make_facts import COMPAT, healthy, make_missing, with_loader, with_machine, with_python
 from tfdoctor.facts import Absent, Known, Unknown, value_of
-from tfdoctor.facts.python import LostEnvironment, OtherPython, PythonChoice
+from tfdoctor.facts.python import OtherPython, PythonChoice, UnusableEnvironment
 from tfdoctor.render.report import render_report
 from tfdoctor.report.diagnose import diagnose
 
@@ -93,7 +93,7 @@ def test_existing_tensorflow_comes_before_a_new_one() -> None:
 
 
 def test_nothing_is_installed_into_an_unintended_python() -> None:
-    lost = LostEnvironment("VIRTUAL_ENV", "/srv/gone", "gone")
+    lost = UnusableEnvironment("VIRTUAL_ENV", "/srv/gone", "gone")
     report = diagnose(make_bare_machine(choice=replace(PYTHON, lost=(lost,))), COMPAT)
     assert not [
         command

@@ -8,7 +8,7 @@ import pytest
 
 from rules.hiding_facts import FOREIGN, diagnose_root, with_foreign_numpy
 from rules.make_facts import SITE
-from tfdoctor.causes.steps import CommentOut, Install, RemoveEntries
+from tfdoctor.causes.steps import CommentOutLine, Install, RemoveEntries
 from tfdoctor.facts import (
     MODULE_PATH,
     Distribution,
@@ -51,7 +51,7 @@ def test_pth_file_that_adds_the_folder_is_named() -> None:
     assert f"{SITE}/zz.pth, line 1 puts {FOREIGN}" in result.explanation
     (remedy,) = result.remedies
     assert remedy.commands[0] == f"sed -i '1{{/sys.path/s/^/# /}}' {SITE}/zz.pth"
-    assert isinstance(remedy.steps[0], CommentOut)
+    assert isinstance(remedy.steps[0], CommentOutLine)
     _, result = diagnose_root(with_pth_folder(with_foreign_numpy(OWN_NUMPY), ""))
     assert result.remedies[0].commands[0].startswith("grep -rn ")
     assert result.remedies[0].steps == ()

@@ -19,7 +19,7 @@ def test_current_owner_of_shared_files_is_removed() -> None:
     assert "came with nvidia-cudnn-cu13 9.13.0.50" in result.explanation
     assert result.remedies[0].steps == (
         Uninstall(("nvidia-cudnn-cu13",)),
-        Install(("nvidia-cudnn-cu12==9.3.0.75",), reinstall=True, dependencies=False),
+        Install(("nvidia-cudnn-cu12==9.3.0.75",), force_reinstall=True, install_dependencies=False),
     )
 
 

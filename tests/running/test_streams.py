@@ -23,7 +23,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
 from tfdoctor.running import streams
 from tfdoctor.running.streams import CHUNK_BYTES, follow, read_log
-from tfdoctor.running.watch import Watch
+from tfdoctor.running.watch import LogWatcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -364,7 +364,7 @@ def test_named_pipe_is_followed(tmp_path: Path) -> None:
 
 def test_verdict_is_reported_once_per_change() -> None:
     reports: list[LogReport] = []
-    watch = Watch(Compat.load(), "-", reports.append)
+    watch = LogWatcher(Compat.load(), "-", reports.append)
     missing = (
         b"W x.cc:60] Could not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: "
         b"cannot open shared object file: No such file or directory\n"
@@ -384,16 +384,16 @@ def test_verdict_is_reported_once_per_change() -> None:
             yield b"Epoch 1\n" + skipped
             yield b""
 
-    passed = list(watch.watch(pieces()))
+    passed = list(watch.forward_pieces(pieces()))
     assert b"" not in passed
     assert b"".join(passed).startswith(b"starting\n" + missing + skipped)
     assert [report.gpu_registered for report in reports] == [False]
 
 
 def test_buffered_log_does_not_grow() -> None:
-    watch = Watch(Compat.load(), "-", lambda _: None)
+    watch = LogWatcher(Compat.load(), "-", lambda _: None)
     watch._not_before = float("inf")
     chunk = b"Skipping registering GPU devices...\n" * 10_000
-    for _ in watch.watch(chunk for _ in range(40)):
+    for _ in watch.forward_pieces(chunk for _ in range(40)):
         pass
     assert len(watch._head) + watch._tail_size <= 5 << 20

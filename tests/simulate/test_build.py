@@ -17,7 +17,7 @@ from tfdoctor.errors import make_install_command
 from tfdoctor.simulate import build
 from tfdoctor.simulate.build import CompilerError, build_software_gpu, build_stand_in, find_cache_folder
 from tfdoctor.simulate.compute_libraries import LibrarySet
-from tfdoctor.simulate.sources import LIBRARIES
+from tfdoctor.simulate.sources import SOURCE_BY_SONAME
 from tfdoctor.system import LiveSystem
 
 PATH = os.environ.get("PATH", os.defpath)
@@ -55,7 +55,7 @@ def probe_stand_in(folder: Path, **variables: str) -> dict[str, dict[str, object
 def test_stand_in_is_built_once(env: dict[str, str]) -> None:
     folder = build_stand_in(env)
     before = (folder / "libcuda.so.1").stat().st_mtime_ns
-    assert sorted(path.name for path in folder.iterdir()) == sorted(LIBRARIES)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(SOURCE_BY_SONAME)
     assert build_stand_in(env) == folder
     assert (folder / "libcuda.so.1").stat().st_mtime_ns == before
     assert list(find_cache_folder(env).iterdir()) == [folder]
@@ -154,7 +154,7 @@ def test_stand_in_that_needs_a_newer_glibc_is_rejected(
     env: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A library that an old image cannot load is rejected."""
-    monkeypatch.setattr(build, "OLDEST_GLIBC", (2, 1))
+    monkeypatch.setattr(build, "DEFAULT_MAX_GLIBC", (2, 1))
     with pytest.raises(CompilerError, match=r"needs glibc 2\."):
         build_stand_in(env)
 

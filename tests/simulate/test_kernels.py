@@ -51,25 +51,30 @@ COUNTS_2101 = {"35,50,60,70,75|80": 1883, "35,50,60,70,75,80|80": 620, "35,50,60
 )
 def test_kernels_that_a_gpu_can_run(counts: dict[str, int], capability: str, kernels: KernelCoverage) -> None:
     result = compute_coverage(counts, capability)
-    assert result.kernels is kernels
-    assert capability in result.sentence
+    assert result.kernel_coverage is kernels
+    assert capability in result.description
     nccl_functions = counts.get("|90:8.3", 0)  # functions of NCCL, which are linked into the other kernels
     assert (
-        result.native + result.compiled + result.newer + result.lacking
+        result.native_count + result.compiled_count + result.newer_count + result.lacking_count
         == sum(counts.values()) - nccl_functions
     )
 
 
 def test_few_missing_kernels_do_not_exclude_a_gpu() -> None:
     result = compute_coverage(COUNTS_2101, "12.0")
-    assert (result.lacking, result.kernels) == (1, KernelCoverage.PTX)
-    assert "1 without any for it" in result.sentence
-    assert compute_coverage({"80|": 2, "80|80": 98}, "9.0").kernels is KernelCoverage.TOO_NEW
+    assert (result.lacking_count, result.kernel_coverage) == (1, KernelCoverage.PTX)
+    assert "1 without any for it" in result.description
+    assert compute_coverage({"80|": 2, "80|80": 98}, "9.0").kernel_coverage is KernelCoverage.TOO_NEW
 
 
 def test_kernels_for_newer_gpus_are_not_counted_as_missing() -> None:
     result = compute_coverage(COUNTS_220, "8.9")
-    assert (result.native, result.compiled, result.newer, result.lacking) == (1469, 0, 0, 0)
+    assert (result.native_count, result.compiled_count, result.newer_count, result.lacking_count) == (
+        1469,
+        0,
+        0,
+        0,
+    )
 
 
 class _Child:
@@ -108,8 +113,8 @@ def test_unreadable_output_is_explained(said: str, ended: dict[str, Any], why: s
     assert python is not None
     assert tensorflow is not None
     result = read_gpu_code(cast("System", _Child(said, **ended)), python, tensorflow)
-    assert (dict(result.counts), why in result.why) == ({}, True)
-    assert "\x1b" not in result.why
+    assert (dict(result.binary_counts), why in result.failure_reason) == ({}, True)
+    assert "\x1b" not in result.failure_reason
 
 
 def make_entry(kind: int, arch: int, payload: bytes) -> bytes:
@@ -142,14 +147,14 @@ def test_payload_reads_a_folder(tmp_path: Path) -> None:
 def test_ptx_that_the_driver_compiles(capability: str, cuda: str | None, share: str) -> None:
     result = compute_coverage(COUNTS_220, capability)
     compat = Compat.load()
-    assert (compat.find_cuda_for_ptx(result.isa) if result.isa else None) == cuda
+    assert (compat.find_cuda_for_ptx(result.newest_isa) if result.newest_isa else None) == cuda
     if cuda is not None:
-        assert result.share == share
+        assert result.compiled_share == share
 
 
 def test_ptx_older_than_the_cuda_of_the_wheel() -> None:
     """clang writes the newest PTX version that it knows, whatever the toolkit: 2.15 is built with CUDA 12.2."""
-    release = Compat.load().release("2.15.0")
+    release = Compat.load().find_release("2.15.0")
     assert release is not None
     assert Compat.load().find_ptx_requirement(release, "8.6") == ("11.1", "most")
     assert Compat.load().find_ptx_requirement(release, "9.0") == ("12.1", "all")
@@ -157,9 +162,9 @@ def test_ptx_older_than_the_cuda_of_the_wheel() -> None:
 
 
 def test_newest_of_two_ptx_versions_counts() -> None:
-    assert compute_coverage({"70|80,80:8.5": 3}, "8.0").isa == "8.5"
-    assert compute_coverage({"70|80:8.9,80:8.10": 3}, "8.0").isa == "8.10"
-    assert compute_coverage({"70|80": 3}, "8.0").isa is None
+    assert compute_coverage({"70|80,80:8.5": 3}, "8.0").newest_isa == "8.5"
+    assert compute_coverage({"70|80:8.9,80:8.10": 3}, "8.0").newest_isa == "8.10"
+    assert compute_coverage({"70|80": 3}, "8.0").newest_isa is None
 
 
 @pytest.mark.parametrize("kinds", ["70|80", "70|80:99.9"])
@@ -169,7 +174,7 @@ def test_unknown_ptx_version_is_that_of_the_wheels_cuda(monkeypatch: pytest.Monk
         "get_coverage",
         lambda _, __, capability: compute_coverage({kinds: 3, "70,80|": 1}, capability),
     )
-    release = Compat.load().release("2.20.0")
+    release = Compat.load().find_release("2.20.0")
     assert release is not None
     assert Compat.load().find_ptx_requirement(release, "8.0") == (release.cuda, "most")
     assert Compat.load().find_ptx_requirement(release, "7.0") is None

@@ -8,7 +8,7 @@ from rules.make_facts import COMPAT
 from tfdoctor.cli.simulation_options import parse_simulation
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import HostGpu, find_driver_refusal, find_newest_driver
-from tfdoctor.simulate.request import MEMORY_MIB, SimulatedGpus, add_stand_in, parse_memory
+from tfdoctor.simulate.request import MEMORY_MIB, SimulatedGpus, add_stand_in, parse_memory_mib
 
 
 def simulate(*names: str, driver: str | None = None, gpus: str | None = None) -> SimulatedGpus:
@@ -96,9 +96,9 @@ def test_invalid_request_is_rejected(names: tuple[str, ...], options: dict[str, 
 
 
 def test_unknown_memory_size_is_stated() -> None:
-    assert any("memory of GeForce RTX 4090" in text for text in simulate("RTX 4090").does_not_prove())
-    assert parse_memory(HostGpu("A100-SXM4-80GB", "8.0")) == 80 << 10
-    assert parse_memory(HostGpu("GeForce RTX 4090", "8.9")) is None
+    assert any("memory of GeForce RTX 4090" in text for text in simulate("RTX 4090").list_unproven())
+    assert parse_memory_mib(HostGpu("A100-SXM4-80GB", "8.0")) == 80 << 10
+    assert parse_memory_mib(HostGpu("GeForce RTX 4090", "8.9")) is None
 
 
 def test_separators_in_a_name_are_replaced() -> None:

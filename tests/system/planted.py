@@ -13,7 +13,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.system import LiveSystem
-from tfdoctor.system.elf import MACHINES
+from tfdoctor.system.elf import ELF_MACHINE_BY_NAME
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -255,7 +255,7 @@ def build_elf(soname: str | None, needed: Any, runpath: str | None) -> bytes:
     strings_offset = dynamic_offset + 16 * (len(tags) + 2)
     tags += [(5, strings_offset), (0, 0)]
     size = strings_offset + len(strings)
-    machine = MACHINES.get(platform.machine().lower(), 62)
+    machine = ELF_MACHINE_BY_NAME.get(platform.machine().lower(), 62)
     header = struct.pack(
         "<16sHHIQQQIHHHHHH",
         b"\x7fELF\x02\x01\x01" + b"\0" * 9,

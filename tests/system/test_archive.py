@@ -47,11 +47,11 @@ def make_special_member(name: str, kind: bytes, target: str = "") -> tarfile.Tar
 
 def test_written_recording_is_read_back(tmp_path: Path) -> None:
     for name in ("a.tar.gz", "a"):
-        archive.write(tmp_path / name, FILES, force=False)
+        archive.write_recording(tmp_path / name, FILES, force=False)
         system = RecordedSystem(tmp_path / name)
         assert system.read_text("/etc/os-release") == "ID=debian\n"
-        assert archive.read(tmp_path / name) == FILES
-    assert archive.archive(FILES) == archive.archive(dict(reversed(FILES.items())))
+        assert archive.read_recording(tmp_path / name) == FILES
+    assert archive.make_archive(FILES) == archive.make_archive(dict(reversed(FILES.items())))
     assert list_names(tmp_path) == ["a", "a.tar.gz"]
 
 
@@ -81,7 +81,7 @@ def test_manually_packed_folder_is_read() -> None:
         make_tar(("host.json", HOST), make_special_member("root/a", tarfile.LNKTYPE, "host.json")),
         make_tar(("host.json", HOST), make_special_member("root/a", tarfile.CHRTYPE)),
         make_tar(("host.json", HOST), make_special_member("root/a", tarfile.FIFOTYPE)),
-        gzip.compress(b"\0" * (archive.MAX_BYTES + 2), compresslevel=1),
+        gzip.compress(b"\0" * (archive.MAX_TOTAL_BYTES + 2), compresslevel=1),
         make_tar(("host.json", b"[" * 100_000)),
         make_tar(("host.json", b"\xff\xfe")),
         make_tar(("host.json", b'{"schema_version": 1, "env": {"A": 1}}')),
@@ -114,7 +114,7 @@ def test_damaged_recording_raises_only_usage_errors(at: int, noise: bytes) -> No
 
 
 def test_links_that_leave_the_folder_are_refused(tmp_path: Path) -> None:
-    archive.write(tmp_path / "b", FILES, force=False)
+    archive.write_recording(tmp_path / "b", FILES, force=False)
     (tmp_path / "secret").write_text("s", encoding="utf-8")
     (tmp_path / "b/root/etc/inside").symlink_to("os-release")
     RecordedSystem(tmp_path / "b")
@@ -132,7 +132,7 @@ def test_fifo_does_not_block_the_reader(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.tar.gz")
     with pytest.raises(UsageError):
         RecordedSystem(tmp_path / "x.tar.gz")
-    archive.write(tmp_path / "b", FILES, force=False)
+    archive.write_recording(tmp_path / "b", FILES, force=False)
     os.mkfifo(tmp_path / "b/root/pipe")
     with pytest.raises(UsageError):
         RecordedSystem(tmp_path / "b")
@@ -141,19 +141,19 @@ def test_fifo_does_not_block_the_reader(tmp_path: Path) -> None:
 def test_force_replaces_only_a_recording(tmp_path: Path) -> None:
     for name in ("b", "b.tar.gz"):
         target = tmp_path / name
-        archive.write(target, FILES, force=False)
+        archive.write_recording(target, FILES, force=False)
         with pytest.raises(UsageError, match="exists"):
-            archive.write(target, FILES, force=False)
-        archive.write(target, {**FILES, "root/new": b"1"}, force=True)
-        assert "root/new" in archive.read(target)
+            archive.write_recording(target, FILES, force=False)
+        archive.write_recording(target, {**FILES, "root/new": b"1"}, force=True)
+        assert "root/new" in archive.read_recording(target)
     (tmp_path / "b/own.txt").touch()
     with pytest.raises(UsageError, match="no recording"):
-        archive.write(tmp_path / "b", FILES, force=True)
+        archive.write_recording(tmp_path / "b", FILES, force=True)
     (tmp_path / "other.tar.gz").write_bytes(b"mine")
     (tmp_path / "link").symlink_to(tmp_path / "b")
     for name in ("other.tar.gz", "link"):
         with pytest.raises(UsageError, match="no recording"):
-            archive.write(tmp_path / name, FILES, force=True)
+            archive.write_recording(tmp_path / name, FILES, force=True)
     assert (tmp_path / "other.tar.gz").read_bytes() == b"mine"
 
 
@@ -161,7 +161,7 @@ def test_force_replaces_only_a_recording(tmp_path: Path) -> None:
 def test_failed_write_leaves_no_files_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    archive.write(tmp_path / name, FILES, force=False)
+    archive.write_recording(tmp_path / name, FILES, force=False)
     for error, raised in (
         (OSError(28, "No space left on device"), Error),
         (KeyboardInterrupt(), KeyboardInterrupt),
@@ -173,7 +173,7 @@ def test_failed_write_leaves_no_files_behind(
         for method in ("rename", "replace"):
             monkeypatch.setattr(Path, method, fail)
         with pytest.raises(raised):
-            archive.write(tmp_path / name, {**FILES, "root/new": b"1"}, force=True)
+            archive.write_recording(tmp_path / name, {**FILES, "root/new": b"1"}, force=True)
         monkeypatch.undo()
         assert list_names(tmp_path) == [name]
-        assert archive.read(tmp_path / name) == FILES
+        assert archive.read_recording(tmp_path / name) == FILES

@@ -124,7 +124,7 @@ def test_objects_that_glibc_refuses(tmp_path: Path, good: bytes) -> None:
     assert get_refusal(tmp_path, good[:64]) is ElfProblem.CANNOT_READ
     assert get_refusal(tmp_path, good[:4] + b"\x01" + good[5:]) is ElfProblem.WRONG_CLASS
     assert get_refusal(tmp_path, good[:18] + struct.pack("<H", 3) + good[20:]) is ElfProblem.WRONG_MACHINE
-    assert get_refusal(tmp_path, good[:16] + struct.pack("<H", 1) + good[18:]) is ElfProblem.NOT_SHARED
+    assert get_refusal(tmp_path, good[:16] + struct.pack("<H", 1) + good[18:]) is ElfProblem.NOT_LOADABLE
     assert get_refusal(tmp_path, good[: len(good) // 3]) is ElfProblem.TRUNCATED
 
 

@@ -76,7 +76,7 @@ def test_probes_read_at_least_fifty_secrets(machine: Any, live: Report) -> None:
     assert len(set(planted.SECRETS.values())) == len(planted.SECRETS)
     recording = RecordingSystem(machine)
     run_probes(recording, Compat.load(), timeout=60)
-    files = bundle.build_files(
+    files = bundle.build_recording_files(
         recording.get_recording(lambda name: name.startswith(("TF_", "NCCL_", "NVIDIA_", "CUDA_", "XLA_")))
     )
     read_kinds = {
@@ -90,21 +90,21 @@ def test_capture_contains_no_secret(captured: RedactedRecording, tmp_path: Path)
     for name, content in captured.files.items():
         assert not find_leaks(name.encode()), name
         assert not find_leaks(content), name
-    archive.write(tmp_path / "b.tar.gz", captured.files, force=False)
+    archive.write_recording(tmp_path / "b.tar.gz", captured.files, force=False)
     assert not find_leaks(gzip.decompress((tmp_path / "b.tar.gz").read_bytes()))
-    archive.write(tmp_path / "b", captured.files, force=False)
+    archive.write_recording(tmp_path / "b", captured.files, force=False)
     for path in (tmp_path / "b").rglob("*"):
         assert not find_leaks(str(path.relative_to(tmp_path)).encode())
         assert path.is_dir() or not find_leaks(path.read_bytes()), path
-    assert not find_leaks(make_report_markdown(captured.report).encode())
+    assert not find_leaks(make_report_markdown(captured.recording_report).encode())
 
 
 def test_capture_gives_the_same_report(captured: RedactedRecording, live: Report, tmp_path: Path) -> None:
     assert captured.differences == ()
     redactor = captured.redactor
     expected = [redactor.json(make_finding_json(finding)) for finding in live.findings]
-    archive.write(tmp_path / "b.tar.gz", captured.files, force=False)
-    archive.write(tmp_path / "b", captured.files, force=False)
+    archive.write_recording(tmp_path / "b.tar.gz", captured.files, force=False)
+    archive.write_recording(tmp_path / "b", captured.files, force=False)
     for name in ("b.tar.gz", "b"):
         recorded = RecordedSystem(tmp_path / name)
         report = diagnose(run_probes(recorded, Compat.load()), Compat.load())

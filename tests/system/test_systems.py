@@ -28,7 +28,7 @@ def test_run_returns_output_and_exit_status() -> None:
         [PYTHON, "-c", "import sys; print('out'); print('err', file=sys.stderr); sys.exit(9)"], timeout=30
     )
     assert (result.returncode, result.stdout.strip(), result.stderr.strip()) == (9, "out", "err")
-    assert result.describe_end() == "exited with status 9"
+    assert result.describe_outcome() == "exited with status 9"
 
 
 def test_run_never_raises() -> None:

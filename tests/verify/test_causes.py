@@ -165,7 +165,7 @@ def test_failed_stage_has_a_cause_and_a_finding(
     assert {item.cause for item in errors} == {cause}  # no other cause is reported
     assert all(item.remedies for item in errors)
     run.findings += findings
-    summary = run.result().summary
+    summary = run.make_result().summary
     assert summary.startswith(f"{stage.name} failed: ")
     if code:
         assert summary.endswith(stderr.rstrip()[-40:])  # the status is at the end of a long line

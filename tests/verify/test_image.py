@@ -14,9 +14,9 @@ from tfdoctor.cli.verify import _parse_gpus
 from tfdoctor.engine import GpuAccess
 from tfdoctor.engine.system import ContainerEndedError, _is_missing_command
 from tfdoctor.errors import UsageError
-from tfdoctor.examine.tensorflow_run import DeepAnswer, make_observation
+from tfdoctor.examine.tensorflow_run import RunAnswer, make_observation
 from tfdoctor.findings import Cause, Remedy, Verification
-from tfdoctor.plan.hypothetical_facts import Sketch, make_sketched_facts
+from tfdoctor.plan.hypothetical_facts import EnvironmentSketch, make_facts_from_sketch
 from tfdoctor.render.verify import render_result
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules.changed_files import _is_omitted_from_images
@@ -60,8 +60,8 @@ def get_refusal(message: str, *devices: str, podman: bool = False, host: Any = N
 
 def test_early_failure_fails_the_first_requested_stage() -> None:
     run = make_verifying("import", "visible")
-    run.fail("runtime", "the engine refused", Cause.NO_NVIDIA_RUNTIME)
-    result = run.result()
+    run.record_failure("runtime", "the engine refused", Cause.NO_NVIDIA_RUNTIME)
+    result = run.make_result()
     assert result.ok is False
     assert [(stage.name, stage.status) for stage in result.stages] == [
         ("import", "failed"),
@@ -72,8 +72,8 @@ def test_early_failure_fails_the_first_requested_stage() -> None:
 
 def test_summary_of_the_runtime_stage_alone() -> None:
     run = make_verifying("runtime")
-    run.add("runtime", "passed", "a container starts")
-    result = run.result()
+    run.record_stage("runtime", "passed", "a container starts")
+    result = run.make_result()
     assert result.summary == "runtime passed; TensorFlow was not started"
     assert "GPU" not in result.summary
 
@@ -83,7 +83,7 @@ def test_summary_of_the_runtime_stage_alone() -> None:
 
 def test_exceeded_deadline_is_named() -> None:
     finding = make_timeout_finding(
-        make_verifying("import", limits=Limits.with_seconds(1)), "import", "did not end within 1 s."
+        make_verifying("import", limits=Limits.from_seconds(1)), "import", "did not end within 1 s."
     )
     assert finding.title == "import did not end within 1 s"
     assert finding.remedies[0].commands == ("tfdoctor verify team/app:1 --timeout 60",)
@@ -91,7 +91,7 @@ def test_exceeded_deadline_is_named() -> None:
 
 @pytest.mark.parametrize("memory", [100 << 20, 8 << 30])
 def test_memory_limit_is_named(memory: int) -> None:
-    finding = make_out_of_memory_finding(make_verifying(memory=memory), is_reported=True)
+    finding = make_out_of_memory_finding(make_verifying(memory_bytes=memory), is_reported=True)
     assert finding.cause is Cause.OOM
     assert f"{memory >> 20}m" in finding.title or f"{memory >> 30}g" in finding.title
     assert finding.remedies[0].commands == ("tfdoctor verify team/app:1",)
@@ -114,8 +114,8 @@ def test_sigkill_without_limit_suggests_machine_memory() -> None:
 )
 def test_stopped_run_contradicts_no_prediction(result: CommandResult, timed_out: bool) -> None:
     distributions = (("tensorflow", "2.20.0"),)
-    facts = make_sketched_facts(COMPAT, Sketch("2.20.0", "tensorflow", "3.11", distributions))
-    observed = make_observation(DeepAnswer(False, None, (), "", 1.0, timed_out), result, (), COMPAT)
+    facts = make_facts_from_sketch(COMPAT, EnvironmentSketch("2.20.0", "tensorflow", "3.11", distributions))
+    observed = make_observation(RunAnswer(False, None, (), "", 1.0, timed_out), result, (), COMPAT)
     assert (observed.gpu_registered, observed.cause) == (None, Cause.INCONCLUSIVE)
     report = diagnose(facts, COMPAT, observed, image=IMAGE)
     assert "TFD901" not in {finding.code for finding in report.findings}
@@ -129,7 +129,7 @@ def test_last_line_before_sigkill_is_not_the_reason() -> None:
     result = CommandResult(
         ("python",), 137, '\ntfdoctor-payload:{"stage": "import", "status": "begin"}\n', harmless
     )
-    stage = parse_payload_results(result, Limits()).stage("import")
+    stage = parse_payload_results(result, Limits()).find_stage("import")
     assert stage is not None
     assert "SIGKILL" in stage.detail
     assert "AVX2" not in stage.detail
@@ -240,9 +240,9 @@ def test_missing_command_in_image_is_recognized(said: str, missing: bool) -> Non
 
 def test_suggested_command_names_the_image() -> None:
     run = make_verifying("import")
-    run.fail("import", "no", Cause.NUMPY_ABI)
+    run.record_failure("import", "no", Cause.NUMPY_ABI)
     run.findings = [replace(make_timeout_finding(run, "import", "x"), cause=Cause.NUMPY_ABI)]
-    result: Verification = run.result()
+    result: Verification = run.make_result()
     assert result.command == "tfdoctor verify team/app:1"
     assert "tfdoctor verify team/app:1 -v" in render_result(result, width=100)
 
@@ -253,7 +253,7 @@ def test_suggested_command_names_the_python() -> None:
 
 def test_dockerfile_lines_are_not_cut() -> None:
     run = make_verifying("import")
-    run.fail("import", "no", Cause.NUMPY_ABI)
+    run.record_failure("import", "no", Cause.NUMPY_ABI)
     commands = (
         "USER root",
         *(f"RUN pip install something=={n}" for n in range(8)),
@@ -263,7 +263,7 @@ def test_dockerfile_lines_are_not_cut() -> None:
     run.findings = [
         replace(make_timeout_finding(run, "import", "x"), remedies=(Remedy("Write this.", commands),))
     ]
-    output = render_result(run.result(), width=100)
+    output = render_result(run.make_result(), width=100)
     assert all(line in output for line in commands)
 
 

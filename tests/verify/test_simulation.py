@@ -18,10 +18,10 @@ from rules.make_facts import COMPAT, healthy
 from tfdoctor.cli.simulation_options import parse_simulation
 from tfdoctor.facts import Known, Unknown, value_of
 from tfdoctor.findings import Cause, Verification
-from tfdoctor.plan.hypothetical_facts import Sketch, make_sketched_facts
+from tfdoctor.plan.hypothetical_facts import EnvironmentSketch, make_facts_from_sketch
 from tfdoctor.render.verify import make_junit_xml, make_verification_json, render_result
 from tfdoctor.report.diagnose import diagnose
-from tfdoctor.simulate.facts import SimulatedFacts, as_simulated
+from tfdoctor.simulate.facts import RealGpuFilter, hide_real_gpu
 from tfdoctor.simulate.kernels import GpuCode
 from tfdoctor.verify import simulation
 from tfdoctor.verify.session import VerificationRun, VerifyRequest, complete_request, ignore_stage
@@ -47,8 +47,8 @@ def run_verification(
         BINARIES_220 if counts is None else counts, "" if counts != {} else "they could not be read"
     )
     monkeypatch.setattr(simulation, "read_gpu_code", lambda *_: binaries)
-    sketch = Sketch("2.20.0", "tensorflow", "3.11", (("tensorflow", "2.20.0"),))
-    facts = make_sketched_facts(COMPAT, sketch)
+    sketch = EnvironmentSketch("2.20.0", "tensorflow", "3.11", (("tensorflow", "2.20.0"),))
+    facts = make_facts_from_sketch(COMPAT, sketch)
     cuda = value_of(healthy().driver.cuda)
     assert cuda is not None
     device = replace(
@@ -57,20 +57,22 @@ def run_verification(
         name=simulation_request.cards[0].name,
     )
     cuda_facts = replace(cuda, version=simulation_request.cuda, devices=(device,), count=1)
-    facts = as_simulated(replace(facts, driver=replace(facts.driver, cuda=Known(cuda_facts, "the stand-in"))))
+    facts = hide_real_gpu(
+        replace(facts, driver=replace(facts.driver, cuda=Known(cuda_facts, "the stand-in")))
+    )
     report = diagnose(facts, COMPAT)
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     assert python is not None
     assert tensorflow is not None
     run = VerificationRun(
-        "/opt/bin/python", complete_request(VerifyRequest(simulated=simulation_request)), ignore_stage
+        "/opt/bin/python", complete_request(VerifyRequest(simulated_gpus=simulation_request)), ignore_stage
     )
     for name in EARLIER_STAGES:
-        run.add(name, "passed", "as it should")
-    run.visible = 1
+        run.record_stage(name, "passed", "as it should")
+    run.visible_count = 1
     simulation.check_kernels(run, cast("System", None), python, tensorflow, report, COMPAT)
     run.findings += report.findings
-    return run.result()
+    return run.make_result()
 
 
 def get_stage(result: Verification, name: str) -> tuple[str, str]:
@@ -148,11 +150,11 @@ def test_simulation_never_reports_a_usable_gpu(monkeypatch: pytest.MonkeyPatch) 
 
 def test_real_verification_is_not_marked_simulated() -> None:
     run = VerificationRun("/opt/bin/python", complete_request(VerifyRequest()), ignore_stage)
-    run.add("driver", "passed", "it answers")
-    answer = make_verification_json(run.result())
+    run.record_stage("driver", "passed", "it answers")
+    answer = make_verification_json(run.make_result())
     assert answer["simulated"] is None
     assert answer["verdict"]["gpu_usable"] is True
-    assert "simulate" not in make_junit_xml(run.result())
+    assert "simulate" not in make_junit_xml(run.make_result())
 
 
 def test_every_output_format_is_marked_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +174,7 @@ def test_every_output_format_is_marked_simulated(monkeypatch: pytest.MonkeyPatch
 
 
 def test_real_gpu_of_the_machine_is_ignored() -> None:
-    facts = as_simulated(healthy())
+    facts = hide_real_gpu(healthy())
     driver = facts.driver
     assert all(
         isinstance(fact, Unknown)
@@ -198,14 +200,14 @@ def make_libcuda_facts(*, stand_in: bool) -> Any:
 
 
 def test_requested_stand_in_counts_as_a_driver() -> None:
-    convert = SimulatedFacts()
+    convert = RealGpuFilter()
     report = diagnose(convert(make_libcuda_facts(stand_in=True)), COMPAT)
     assert convert.other_libcuda is None
     assert "TFD107" not in {finding.code for finding in report.findings}
 
 
 def test_other_libcuda_is_remembered() -> None:
-    convert = SimulatedFacts()
+    convert = RealGpuFilter()
     convert(make_libcuda_facts(stand_in=False))
     assert convert.other_libcuda == "/x/libcuda.so.1"
 
@@ -321,13 +323,13 @@ def test_build_simulates_only_with_verification() -> None:
 
 
 def test_statically_linked_cuda_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    sketch = Sketch("1.13.2", "tensorflow-gpu", "3.7", (("tensorflow-gpu", "1.13.2"),))
-    facts = make_sketched_facts(COMPAT, sketch)
+    sketch = EnvironmentSketch("1.13.2", "tensorflow-gpu", "3.7", (("tensorflow-gpu", "1.13.2"),))
+    facts = make_facts_from_sketch(COMPAT, sketch)
     tensorflow = value_of(facts.tensorflow)
     assert tensorflow is not None
     run = VerificationRun(
         "/opt/bin/python",
-        complete_request(VerifyRequest(simulated=parse_simulation(COMPAT, ["T4"]))),
+        complete_request(VerifyRequest(simulated_gpus=parse_simulation(COMPAT, ["T4"]))),
         ignore_stage,
     )
     assert not simulation.can_list_gpus(run, tensorflow, COMPAT)

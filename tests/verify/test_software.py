@@ -61,7 +61,7 @@ def run_compute(
 ) -> tuple[VerificationRun, list[LibrarySet]]:
     """Run the compute stages in software; return the verification and the library sets that were built."""
     simulated = parse_simulation(COMPAT, ["RTX 4090"], gpus="2")
-    request = VerifyRequest(simulated=simulated, **({"stages": stages} if stages else {}))
+    request = VerifyRequest(simulated_gpus=simulated, **({"stages": stages} if stages else {}))
     run = VerificationRun("/opt/bin/python", complete_request(request), ignore_stage)
     built: list[LibrarySet] = []
 
@@ -71,14 +71,14 @@ def run_compute(
             raise Error(why, hint="Install one.")
         return "/software"
 
-    run.software = make
+    run.build_software_gpu = make
     facts = healthy()
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     assert python is not None
     assert tensorflow is not None
     binaries = GpuCode(BINARIES_220 if counts is None else counts)
     build = describe_build(tensorflow, COMPAT)
-    software.run_computing(run, cast("System", system), python, build, binaries, KERNELS)
+    software.run_computing_stages(run, cast("System", system), python, build, binaries, KERNELS)
     return run, built
 
 
@@ -95,7 +95,7 @@ def test_software_results_are_marked_as_software() -> None:
     )
     assert all(detail.startswith("in software: ") for _, detail in get_statuses(run).values())
     assert get_statuses(run)["compute"][1].endswith(f"There is {KERNELS}")
-    result = run.result()
+    result = run.make_result()
     assert (result.computed, result.cause) == (2, Cause.HEALTHY)
     assert result.summary.startswith("TensorFlow sees 2 GPUs (simulated: ")
     assert result.summary.endswith("computes on them in software")
@@ -103,7 +103,7 @@ def test_software_results_are_marked_as_software() -> None:
     assert sum("right" in text for text in result.simulated.proves) == 3
     assert "cuBLAS" in result.simulated.does_not_prove[0]
     assert [library_set.cudnn for library_set in built] == [
-        build.cudnn for build in (COMPAT.release("2.20.0"),) if build
+        build.cudnn for build in (COMPAT.find_release("2.20.0"),) if build
     ]
 
 
@@ -156,9 +156,9 @@ def test_software_failure_is_skipped_not_failed(
     assert detail.startswith("not computed in software: ")
     assert said in detail
     assert set(get_statuses(run)) == {"compute", "cudnn", "nccl"}
-    assert run.result().cause is Cause.HEALTHY
+    assert run.make_result().cause is Cause.HEALTHY
     if stage == "compute":
-        assert run.computed is None
+        assert run.computed_count is None
         assert "cudnn" in get_statuses(run)
         assert get_statuses(run)["cudnn"][0] == "skipped"
 

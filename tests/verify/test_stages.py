@@ -43,7 +43,7 @@ def make_heartbeats(*busy: float) -> list[dict[str, Any]]:
 
 def get_failed_detail(process: CommandResult, stage: str) -> str:
     """Return the detail of a stage that must have failed."""
-    failed = parse_payload_results(process, LIMITS).stage(stage)
+    failed = parse_payload_results(process, LIMITS).find_stage(stage)
     assert failed is not None
     assert failed.status == "failed"
     return failed.detail
@@ -65,22 +65,22 @@ def test_complete_run_is_read() -> None:
         ("visible", "passed", 1.0),
         ("compute", "failed", 2.0),
     ]
-    assert answer.devices == ("/physical_device:GPU:0",)
-    assert answer.computed == {0: "off"}
-    assert answer.format_computed() == ["GPU:0 failed: off"]
-    assert (answer.error, answer.timed_out) == ("off", False)
+    assert answer.device_names == ("/physical_device:GPU:0",)
+    assert answer.error_by_gpu == {0: "off"}
+    assert answer.format_gpu_results() == ["GPU:0 failed: off"]
+    assert (answer.first_error, answer.timed_out) == ("off", False)
 
 
 def test_crash_after_the_end_is_ignored() -> None:
     answer = parse_payload_results(make_result(*IMPORTED, {"end": True}, code=-11), LIMITS)
     assert [stage.status for stage in answer.stages] == ["passed", "passed"]
-    assert not answer.error
+    assert not answer.first_error
 
 
 def test_end_between_stages_fails_the_next_stage() -> None:
     process = make_result(*IMPORTED, code=137)
     assert "SIGKILL: usually the memory was used up" in get_failed_detail(process, "compute")
-    assert parse_payload_results(process, LIMITS).status("cudnn") is None
+    assert parse_payload_results(process, LIMITS).get_status("cudnn") is None
 
 
 @pytest.mark.parametrize("code", [-14, 142])
@@ -89,8 +89,8 @@ def test_sigalrm_is_an_exceeded_deadline(code: int) -> None:
     assert get_failed_detail(process, "compute").startswith("did not end within 30 s on GPU:0 (float32).")
     answer = parse_payload_results(process, LIMITS)
     assert answer.timed_out
-    assert answer.computed[0].startswith("did not end within 30 s")
-    compute = answer.stage("compute")
+    assert answer.error_by_gpu[0].startswith("did not end within 30 s")
+    compute = answer.find_stage("compute")
     assert compute is not None
     assert compute.seconds == 94.5  # without the time of the other stages
 
@@ -218,8 +218,8 @@ def test_python_that_exits_without_payload_lines() -> None:
 def test_invalid_lines_are_ignored(line: dict[str, Any]) -> None:
     answer = parse_payload_results(make_result(*IMPORTED, line, {"end": True}), LIMITS)
     assert [stage.status for stage in answer.stages] == ["passed", "passed"]
-    assert answer.devices == ("/physical_device:GPU:0",)
-    assert not answer.computed
+    assert answer.device_names == ("/physical_device:GPU:0",)
+    assert not answer.error_by_gpu
 
 
 def test_broken_and_nested_lines_are_ignored() -> None:
@@ -231,7 +231,7 @@ def test_broken_and_nested_lines_are_ignored() -> None:
 
 def test_invalid_numbers_are_ignored() -> None:
     line = {"stage": "import", "status": "passed", "seconds": float("nan"), "detail": 7}
-    stage = parse_payload_results(make_result(line, {"end": True}), LIMITS).stage("import")
+    stage = parse_payload_results(make_result(line, {"end": True}), LIMITS).find_stage("import")
     assert stage is not None
     assert (stage.seconds, stage.detail) == (0.0, "")
 
@@ -249,9 +249,9 @@ def test_error_before_a_crash_is_quoted_first() -> None:
     text = get_failed_detail(process, "compute")
     assert text.startswith("InternalError: cudaGetDevice() failed")
     assert "Then TensorFlow was ended by abort (SIGABRT) on GPU:1 (float32)" in text
-    assert answer.error == f"{error}\nmore"
-    assert answer.computed[0] == f"{error}\nmore"
-    assert answer.computed[1].startswith("TensorFlow was ended by abort")
+    assert answer.first_error == f"{error}\nmore"
+    assert answer.error_by_gpu[0] == f"{error}\nmore"
+    assert answer.error_by_gpu[1].startswith("TensorFlow was ended by abort")
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_unclear_errors_are_explained(said: str, means: str) -> None:
     line = {"stage": "compute", "status": "failed", "detail": f"GPU:0: {said}", "error": said}
     process = make_result(*IMPORTED, line, {"end": True})
     assert get_failed_detail(process, "compute").endswith(means)
-    assert parse_payload_results(process, LIMITS).error == said
+    assert parse_payload_results(process, LIMITS).first_error == said
 
 
 def test_other_errors_are_not_changed() -> None:

@@ -31,22 +31,22 @@ from tfdoctor.advice.user_permissions import InstallFolder
 from tfdoctor.advice.wheels import get_site_packages
 from tfdoctor.causes.steps import (
     SHELL_STEPS,
-    CommentOut,
-    Export,
+    CommentOutLine,
     Install,
     LinkMatchingFiles,
     MakeLink,
-    Prepend,
-    Remove,
+    PrependEntries,
     RemoveEntries,
-    Rename,
+    RemovePath,
+    RenameVariable,
+    SetVariable,
     Uninstall,
-    Unset,
+    UnsetVariable,
     remove_entries,
 )
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.findings import Cause, Remedy, Severity
-from tfdoctor.text import split_entries
+from tfdoctor.text import split_path_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -59,27 +59,27 @@ if TYPE_CHECKING:
 SEPARATE_WHEELS_FOLDER = "$HOME/for-tensorflow"
 """The folder for wheels that cannot be installed into a Python."""
 STEP_ORDER = (
-    CommentOut,
+    CommentOutLine,
     RemoveEntries,
-    Unset,
-    Export,
-    Rename,
-    Remove,
+    UnsetVariable,
+    SetVariable,
+    RenameVariable,
+    RemovePath,
     Uninstall,
     Install,
     MakeLink,
     LinkMatchingFiles,
-    Prepend,
+    PrependEntries,
 )
 """The order of steps when several remedies are combined."""
 REASON_BY_FOLDER = {
-    InstallFolder.CLOSED: "You have no permission to write to this environment, which belongs to {owner}.",
+    InstallFolder.UNWRITABLE: "You have no permission to write to this environment, which belongs to {owner}.",
     InstallFolder.MANAGED: "The system manages this Python, and refuses pip (PEP 668).",
     InstallFolder.ELSEWHERE: "TensorFlow lies outside the folder that pip installs into.",
 }
 """The reason why a remedy cannot be applied unchanged, by the kind of folder that pip would install into."""
 OWNER_TEXT_BY_FOLDER = {
-    InstallFolder.CLOSED: "Or ask {owner}, whose environment it is, to type this: {text}",
+    InstallFolder.UNWRITABLE: "Or ask {owner}, whose environment it is, to type this: {text}",
     InstallFolder.MANAGED: "Or, against the rule of this system (PEP 668): {text}",
 }
 """The text of a remedy that only the owner can apply, or that overrides PEP 668, by the kind of folder."""
@@ -101,7 +101,9 @@ def adapt_findings(
     adapted_by_id = {}
     for finding in findings:
         if finding is root:
-            others = [other for other in findings if other is not root and other.code not in excluded_code_set]
+            others = [
+                other for other in findings if other is not root and other.code not in excluded_code_set
+            ]
             # The other findings are about the TensorFlow that this fix replaces.
             if root.cause is Cause.SHADOWED_MODULE and _switches_tensorflow(target):
                 others = [other for other in others if other.cause is Cause.SHADOWED_MODULE]
@@ -154,7 +156,9 @@ def _adapt_root(target: Target, root: Finding, others: Sequence[Finding]) -> lis
     if first_remedy.steps:
         return [*adapted, *other_remedies]
     adapted_first = _adapt_remedy(target, first_remedy)[0]
-    if adapted_first.text != first_remedy.text:  # another user must apply this remedy, but not the combined ones
+    if (
+        adapted_first.text != first_remedy.text
+    ):  # another user must apply this remedy, but not the combined ones
         return [adapted_first, *adapted, *other_remedies]
     return [
         *(
@@ -177,9 +181,7 @@ def _add_manual_steps(
     if not remedies or not _can_join(target, root):
         return remedies
     first_remedies = [
-        finding.remedies[0]
-        for finding in others
-        if finding.severity is Severity.ERROR and finding.remedies
+        finding.remedies[0] for finding in others if finding.severity is Severity.ERROR and finding.remedies
     ]
     manual_remedies = [
         remedy
@@ -276,7 +278,7 @@ def _list_missing_steps(steps: Iterable[Step], present_steps: Sequence[Step]) ->
         if isinstance(step, Install)
         for requirement in step.requirements
     }
-    paths = {step.path for step in present_steps if isinstance(step, (MakeLink, Remove))}
+    paths = {step.path for step in present_steps if isinstance(step, (MakeLink, RemovePath))}
     missing_steps: list[Step] = []
     for step in steps:
         if isinstance(step, Install):
@@ -290,10 +292,12 @@ def _list_missing_steps(steps: Iterable[Step], present_steps: Sequence[Step]) ->
                     replace(
                         step,
                         requirements=remaining,
-                        lock=step.lock if remaining == step.requirements else None,
+                        lock_id=step.lock_id if remaining == step.requirements else None,
                     )
                 )
-        elif step not in present_steps and not (isinstance(step, (MakeLink, Remove)) and step.path in paths):
+        elif step not in present_steps and not (
+            isinstance(step, (MakeLink, RemovePath)) and step.path in paths
+        ):
             missing_steps.append(step)
     return missing_steps
 
@@ -312,10 +316,10 @@ def format_steps(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
             lines.append(format_pip_uninstall(target, step.names))
         elif isinstance(step, (MakeLink, LinkMatchingFiles)):
             lines += format_link_commands((step,))
-        elif isinstance(step, Remove):
+        elif isinstance(step, RemovePath):
             folder, _, name = step.path.rpartition("/")
             lines.append(f"rm -rf {quote(folder)}/{name if '*' in name else quote(name)}")
-        elif isinstance(step, Prepend):
+        elif isinstance(step, PrependEntries):
             line = format_export(step.folders, step.name)
             lines.append(line)
             _note, commands = make_persist_commands(target, line)
@@ -328,7 +332,9 @@ def format_steps(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
 def _format_install(target: Target, step: Install) -> str:
     """Return the command of an install step."""
     requirements = list_step_requirements(target, step)
-    options = ("--force-reinstall " if step.reinstall else "") + ("" if step.dependencies else "--no-deps")
+    options = ("--force-reinstall " if step.force_reinstall else "") + (
+        "" if step.install_dependencies else "--no-deps"
+    )
     return format_pip_install(
         target, requirements, options=options.strip() if requirements == step.requirements else ""
     )
@@ -337,23 +343,25 @@ def _format_install(target: Target, step: Install) -> str:
 def list_step_requirements(target: Target, step: Install) -> tuple[str, ...]:
     """Return a step's requirements, or TensorFlow with its CUDA extra if that installs the same wheels."""
     build = target.build
-    release = build.release if build is not None and build.exact else None
-    if step.lock is not None and release is not None and can_install_extra(target, release):
+    release = build.release if build is not None and build.is_exact_release else None
+    if step.lock_id is not None and release is not None and can_install_extra(target, release):
         return list_gpu_requirements(target, release)
     return step.requirements
 
 
-def _format_variable_step(target: Target, step: RemoveEntries | Unset | Export | Rename | CommentOut) -> str:
+def _format_variable_step(
+    target: Target, step: RemoveEntries | UnsetVariable | SetVariable | RenameVariable | CommentOutLine
+) -> str:
     """Return the command that changes a variable in this shell, or comments out the line that sets it."""
-    if isinstance(step, CommentOut):
+    if isinstance(step, CommentOutLine):
         comment_mark = "pass  # " if step.path.endswith(".py") else "# "
-        return f"sed -i '{step.line}s/[^ \\t]/{comment_mark}&/' {quote(step.path)}"
-    if isinstance(step, Unset):
+        return f"sed -i '{step.line_number}s/[^ \\t]/{comment_mark}&/' {quote(step.path)}"
+    if isinstance(step, UnsetVariable):
         return f"unset {step.name}"
-    if isinstance(step, Export):
+    if isinstance(step, SetVariable):
         return f"export {step.name}={quote(step.value)}"
-    if isinstance(step, Rename):
-        return f'export {step.right}="${step.wrong}"; unset {step.wrong}'
+    if isinstance(step, RenameVariable):
+        return f'export {step.right_name}="${step.wrong_name}"; unset {step.wrong_name}'
     entries = remove_entries(step, target.variables.get(step.name, ""))
     return f"export {step.name}={quote(':'.join(entries))}" if entries else f"unset {step.name}"
 
@@ -375,14 +383,14 @@ def _adapt_to_permissions(target: Target, remedy: Remedy) -> list[Remedy]:
     and the last remedy asks the owner. A remedy that needs no change is returned alone.
     """
     remedy = _use_conda(target, _drop_sudo(target, remedy))
-    folder = user_permissions.find_install_folder(target)
+    folder = user_permissions.classify_install_folder(target)
     if folder is InstallFolder.ELSEWHERE and _changes_tensorflow(remedy):
         removal = _make_pythonpath_remedy(target)
         return [removal if removal is not None else remedy]
-    if folder in (InstallFolder.OWN, InstallFolder.USER) or not remedy.steps:
+    if folder in (InstallFolder.WRITABLE, InstallFolder.USER_SITE) or not remedy.steps:
         return [remedy]
     if all(isinstance(step, SHELL_STEPS) for step in remedy.steps):
-        return [replace(remedy, steps=()) if folder is InstallFolder.CLOSED else remedy]
+        return [replace(remedy, steps=()) if folder is InstallFolder.UNWRITABLE else remedy]
     if folder is InstallFolder.ELSEWHERE and not any(isinstance(step, Install) for step in remedy.steps):
         return [remedy]
     remedies, reason = [], REASON_BY_FOLDER[folder].format(owner=_get_owner(target))
@@ -407,7 +415,7 @@ def _find_same_release(target: Target) -> Release | None:
     Return None if no release fits either.
     """
     build = target.build
-    installed = build.release if build is not None and build.exact else None
+    installed = build.release if build is not None and build.is_exact_release else None
     return installed if installed is not None and installed.gpu else find_best_release(target)
 
 
@@ -461,7 +469,7 @@ def _make_pythonpath_remedy(target: Target) -> Remedy | None:
 
     Return None if that folder is not on PYTHONPATH, or if this Python has no TensorFlow of its own.
     """
-    python, entries = target.python, split_entries("PYTHONPATH", target.variables.get("PYTHONPATH", ""))
+    python, entries = target.python, split_path_list("PYTHONPATH", target.variables.get("PYTHONPATH", ""))
     folder = get_site_packages(target)
     if python is None or folder not in [posixpath.normpath(entry) for entry in entries]:
         return None
@@ -500,10 +508,10 @@ def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str,
             target_path = posixpath.join(posixpath.dirname(step.path), step.target)
             folders.append(posixpath.dirname(posixpath.normpath(target_path)))
         elif isinstance(step, LinkMatchingFiles):
-            folders.append(step.source)
-        elif isinstance(step, Prepend):
+            folders.append(step.source_folder)
+        elif isinstance(step, PrependEntries):
             folders += step.folders if step.name == "LD_LIBRARY_PATH" else ()
-        elif isinstance(step, (Uninstall, Remove)):
+        elif isinstance(step, (Uninstall, RemovePath)):
             return ()
         else:
             lines.append(_format_variable_step(target, step))
@@ -518,7 +526,9 @@ def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str,
     exports = [format_export(dict.fromkeys(folders))] if folders else []
     if other_requirements:
         separate_folder = _choose_folder(other_requirements)
-        lines.append(user_permissions.format_folder_install(target, separate_folder, other_requirements))
+        lines.append(
+            user_permissions.format_folder_install_command(target, separate_folder, other_requirements)
+        )
         exports.append(format_export([separate_folder], "PYTHONPATH"))
     persist_commands: list[str] = []
     for export in exports:
@@ -555,7 +565,9 @@ def _make_wheel_install(target: Target, wheels: list[str], folders: list[str]) -
     replaced_folders = {
         f"{site}/{folder_by_project[project]}" for project in projects if project in folder_by_project
     }
-    return user_permissions.format_folder_install(target, separate_folder, [*wheels, *added_projects]), [
+    return user_permissions.format_folder_install_command(
+        target, separate_folder, [*wheels, *added_projects]
+    ), [
         *(
             f"{separate_folder}/{subfolder}"
             for project, subfolder in folder_by_project.items()

@@ -16,7 +16,7 @@ def choose_conda_packages(compat: Compat, cuda: str, cudnn: str | None) -> tuple
     if versions.major(cuda) >= 12:
         return "conda-forge", f"cuda-version={cuda} cuda-libraries cudnn"
     # up to CUDA 11, conda's package is cudatoolkit
-    matching_cudnn = compat.conda_cudnn(cuda, cudnn)
+    matching_cudnn = compat.find_conda_cudnn(cuda, cudnn)
     channel = "conda-forge" if versions.is_at_least(cuda, "10.0") else "defaults"
     return channel, f"cudatoolkit={cuda} {f'cudnn={matching_cudnn}' if matching_cudnn else 'cudnn'}"
 

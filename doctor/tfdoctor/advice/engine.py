@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.advice.pip import quote
-from tfdoctor.causes.steps import Export
+from tfdoctor.causes.steps import SetVariable
 from tfdoctor.facts import value_of
 from tfdoctor.facts.containers import ContainerFacts, ContainerToolkit, DockerEngine, UnreachableEngine
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HOOK_PROGRAM = "nvidia-container-runtime-hook"
 """The program of NVIDIA's container toolkit that `docker run --gpus` calls."""
-CDI_KIND = "nvidia.com/gpu"
+GPU_CDI_KIND = "nvidia.com/gpu"
 """The kind under which CDI specifications list NVIDIA's GPUs."""
 INSTALL_GUIDE_URL = (
     "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
@@ -32,7 +32,7 @@ INSTALL_GUIDE_URL = (
 GPUS_OPTION, RUNTIME_OPTIONS, DEVICE_OPTION = (
     "--gpus all",
     "--runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all",
-    f"--device {CDI_KIND}=all",
+    f"--device {GPU_CDI_KIND}=all",
 )
 """The options of `docker run` for GPUs, which use NVIDIA's hook, its runtime, or a CDI specification."""
 MIN_DOCKER_CDI_VERSION = "29"
@@ -64,7 +64,7 @@ class EngineProblem:
 # ---------------------------------------------------------------- queries
 
 
-def lacks_capability(capabilities: str, part: str) -> bool:
+def excludes_capability(capabilities: str, part: str) -> bool:
     """Return whether a value of `CAPABILITIES_VARIABLE` excludes this part of the driver."""
     return not {part, "all"} & set(capabilities.replace(" ", "").split(","))
 
@@ -72,11 +72,11 @@ def lacks_capability(capabilities: str, part: str) -> bool:
 def make_capabilities_remedy(target: Target) -> Remedy:
     """Return the remedy that sets `CAPABILITIES_VARIABLE`, so that a container gets libcuda and NVML."""
     value = "compute,utility"
-    steps: tuple[Export, ...] = ()
+    steps: tuple[SetVariable, ...] = ()
     text = f"Start the container with this variable (Docker; in a Dockerfile: `ENV {CAPABILITIES_VARIABLE}={value}`)."
     if target.image is not None:
         text = "This variable names the parts of the driver that a container is given."
-        steps = (Export(CAPABILITIES_VARIABLE, value),)
+        steps = (SetVariable(CAPABILITIES_VARIABLE, value),)
     return Remedy(text, (f"docker run --gpus all -e {CAPABILITIES_VARIABLE}={value} IMAGE",), steps=steps)
 
 
@@ -100,7 +100,7 @@ def get_toolkit_config(containers: ContainerFacts) -> ToolkitConfig | None:
 
 def list_gpu_cdi_specs(containers: ContainerFacts) -> tuple[CdiSpec, ...]:
     """Return the CDI specifications for NVIDIA's GPUs, and unreadable specifications, which may be for GPUs too."""
-    return tuple(spec for spec in containers.cdi if spec.problem or spec.kind == CDI_KIND)
+    return tuple(spec for spec in containers.cdi if spec.problem or spec.kind == GPU_CDI_KIND)
 
 
 def list_docker_gpu_options(containers: ContainerFacts) -> tuple[str, ...]:
@@ -116,11 +116,11 @@ def list_docker_gpu_options(containers: ContainerFacts) -> tuple[str, ...]:
         return (GPUS_OPTION, RUNTIME_OPTIONS) if nvidia_runtime is not None else ()
     has_cdi = bool(docker.cdi_folders and list_gpu_cdi_specs(containers))
     options = []
-    has_hook = toolkit is not None and toolkit.has(HOOK_PROGRAM)
+    has_hook = toolkit is not None and toolkit.has_command(HOOK_PROGRAM)
     gpus_uses_cdi = (
         has_cdi
         and toolkit is not None
-        and toolkit.has("nvidia-cdi-hook")
+        and toolkit.has_command("nvidia-cdi-hook")
         and _has_version(docker, MIN_DOCKER_CDI_VERSION)
     )
     if has_hook or gpus_uses_cdi:
@@ -143,7 +143,7 @@ def can_podman_give_gpus(containers: ContainerFacts) -> bool | None:
 
     Return None if there is no Podman, or if the answer depends on a version that is not known.
     """
-    podman, toolkit = containers.tool("podman"), value_of(containers.toolkit)
+    podman, toolkit = containers.find_tool("podman"), value_of(containers.toolkit)
     if podman is None:
         return None
     if toolkit is not None and toolkit.hooks:
@@ -282,7 +282,7 @@ def _make_missing_toolkit_problem(containers: ContainerFacts, engines: list[str]
             changes_system=True,
         )
     ]
-    apptainer = containers.tool("apptainer", "singularity")
+    apptainer = containers.find_tool("apptainer", "singularity")
     if apptainer is not None:
         remedies.append(
             Remedy(
@@ -322,7 +322,7 @@ def _make_unregistered_runtime_problem(
     ]
     if list_gpu_cdi_specs(containers) and not docker.cdi_folders:
         evidence.append(Evidence("docker info", "CDI is off"))
-    if toolkit.has("nvidia-container-runtime"):
+    if toolkit.has_command("nvidia-container-runtime"):
         remedy = Remedy(
             "Register the runtime, then restart the engine.",
             tuple(list_configure_commands(docker, sudo)),
@@ -352,7 +352,7 @@ def make_cdi_spec_remedy(sudo: str = "sudo ") -> Remedy:
         "Write the CDI specification; again after each update of the driver.",
         (
             f"{sudo}nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-            f"podman run --rm --device {CDI_KIND}=all IMAGE nvidia-smi",
+            f"podman run --rm --device {GPU_CDI_KIND}=all IMAGE nvidia-smi",
         ),
         changes_system=True,
     )
@@ -360,7 +360,7 @@ def make_cdi_spec_remedy(sudo: str = "sudo ") -> Remedy:
 
 def _make_missing_spec_problem(containers: ContainerFacts, sudo: str) -> EngineProblem:
     """Return the problem that there is no CDI specification for Podman."""
-    podman = containers.tool("podman")
+    podman = containers.find_tool("podman")
     version = podman.version if podman is not None else None
     return make_runtime_problem(
         "podman-no-cdi",
@@ -369,7 +369,7 @@ def _make_missing_spec_problem(containers: ContainerFacts, sudo: str) -> EngineP
         "there is none for NVIDIA, and no OCI hook either.",
         [
             Evidence("podman --version", version or "not known"),
-            Evidence("/etc/cdi, /var/run/cdi", f"no {CDI_KIND}"),
+            Evidence("/etc/cdi, /var/run/cdi", f"no {GPU_CDI_KIND}"),
         ],
         [make_cdi_spec_remedy(sudo)],
     )

@@ -38,7 +38,7 @@ def list_engine_problems(
     """
     problems = [
         *find_connection_problems(containers, sudo),
-        *find_misconfigurations(containers, sudo),
+        *find_config_problems(containers, sudo),
         *find_gpu_support_problems(containers, sudo),
         *find_cdi_spec_problems(containers, driver, sudo),
         *find_gpu_loss_problems(containers, sudo),
@@ -49,7 +49,7 @@ def list_engine_problems(
 # ---------------------------------------------------------------- configuration
 
 
-def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
+def find_config_problems(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
     """Return the problems of the engine's and the toolkit's configuration that break containers."""
     problems = [*_find_daemon_json_problems(containers, sudo), *_find_missing_runtimes(containers, sudo)]
     docker, toolkit, config = (
@@ -75,7 +75,7 @@ def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> l
             )
         )
         return problems
-    if docker is None or not is_native or toolkit is None or not toolkit.has(HOOK_PROGRAM):
+    if docker is None or not is_native or toolkit is None or not toolkit.has_command(HOOK_PROGRAM):
         return problems
     is_config_readable = not isinstance(toolkit.config, Unknown)
     if docker.rootless and is_config_readable and not (config is not None and config.no_cgroups):
@@ -88,7 +88,8 @@ def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> l
                 [
                     Evidence("docker info", "Security Options: rootless"),
                     Evidence(
-                        getattr(toolkit.config, "source", "") or "", f"no-cgroups = {_format_no_cgroups(config)}"
+                        getattr(toolkit.config, "source", "") or "",
+                        f"no-cgroups = {_format_no_cgroups(config)}",
                     ),
                 ],
                 [
@@ -246,7 +247,7 @@ def find_cdi_spec_problems(
     """
     docker, config = get_docker_engine(containers), get_toolkit_config(containers)
     is_cdi_used = bool(
-        containers.tool("podman", "nerdctl")
+        containers.find_tool("podman", "nerdctl")
         or (docker is not None and docker.cdi_folders)
         or (config is not None and (config.mode or "").endswith("cdi"))
     )
@@ -350,7 +351,7 @@ def find_gpu_loss_problems(containers: ContainerFacts, sudo: str = "sudo ") -> l
     if (
         docker is None
         or toolkit is None
-        or not toolkit.has(HOOK_PROGRAM)
+        or not toolkit.has_command(HOOK_PROGRAM)
         or docker.rootless
         or docker.snap
         or docker.desktop

@@ -15,14 +15,14 @@ from tfdoctor.advice.commands import combine_remedies, format_steps, list_step_r
 from tfdoctor.advice.engine import DEVICE_OPTION, GPUS_OPTION
 from tfdoctor.advice.pip import quote
 from tfdoctor.causes.steps import (
-    Export,
     Install,
     LinkMatchingFiles,
     MakeLink,
-    Prepend,
+    PrependEntries,
     RemoveEntries,
-    Rename,
-    Unset,
+    RenameVariable,
+    SetVariable,
+    UnsetVariable,
     remove_entries,
 )
 from tfdoctor.findings import Cause, Remedy
@@ -113,7 +113,7 @@ def adapt_image_finding(target: Target, finding: Finding) -> Finding:
         ]
         return replace(finding, remedies=tuple(host_remedies))
     build = target.build
-    release = build.release if build is not None and build.exact else None
+    release = build.release if build is not None and build.is_exact_release else None
     needs_base_image = finding.cause in BASE_IMAGE_CAUSES and release is not None
     candidates = [remedy for remedy in finding.remedies if not (needs_base_image and remedy.replaces)]
     remedies = [
@@ -166,7 +166,9 @@ def _list_exports(remedy: Remedy) -> tuple[Step, ...]:
         if len(values) != 1 or "$" in value:
             return ()
         has_prepend = value != match["value"]
-        steps.append(Prepend(name, tuple(values[0].split(":"))) if has_prepend else Export(name, values[0]))
+        steps.append(
+            PrependEntries(name, tuple(values[0].split(":"))) if has_prepend else SetVariable(name, values[0])
+        )
     return tuple(steps)
 
 
@@ -212,7 +214,7 @@ def choose_image_name(image: str) -> str:
 
 def format_start_command(image: TargetImage, *options: str) -> str:
     """Return the command that starts a container of the image with GPUs."""
-    arguments = (image.program, "run", "--rm", image.access, *options, quote(image.name))
+    arguments = (image.engine_command, "run", "--rm", image.gpu_option, *options, quote(image.name))
     return " ".join(argument for argument in arguments if argument)
 
 
@@ -236,13 +238,13 @@ def _format_run_command(image: TargetImage, line: str) -> str:
         return line
     arguments_text = " ".join(arguments)
     for option in GENERIC_GPU_OPTIONS:
-        arguments_text = arguments_text.replace(option, image.access)
+        arguments_text = arguments_text.replace(option, image.gpu_option)
     quoted = (
         quote(image.name) if argument == "IMAGE" else argument
         for argument in arguments_text.split(" ")
         if argument
     )
-    return " ".join((image.program, *quoted))
+    return " ".join((image.engine_command, *quoted))
 
 
 def _rename_result(target: Target, remedy: Remedy) -> Remedy:
@@ -307,7 +309,7 @@ def _make_image_remedies(
                     *(("USER root",) if user else ()),
                     *lines,
                     *((f"USER {user}",) if user else ()),
-                    f"{image.program} build -t {new_image} .",
+                    f"{image.engine_command} build -t {new_image} .",
                     f"tfdoctor verify {new_image}",
                 ),
             )
@@ -315,14 +317,14 @@ def _make_image_remedies(
     options = [_format_variable(step) for step in remedy.steps]
     if options and all(options):
         remedies.append(Remedy("For one container this does.", (format_start_command(image, *options),)))
-    unset_names = [step.name for step in remedy.steps if isinstance(step, Unset)]
+    unset_names = [step.name for step in remedy.steps if isinstance(step, UnsetVariable)]
     if unset_names:
         prefix = "" if lines else f"{text} "
-        option = "--unsetenv" if image.program == "podman" else "-e"
+        option = "--unsetenv" if image.engine_command == "podman" else "-e"
         arguments = " ".join(f"{option} {name}" for name in unset_names)
         # `-e NAME` passes the variable of this shell. If the variable is not set there, the image's own value is
         # removed, so the command unsets it with `env -u`.
-        env_command = "" if image.program == "podman" else f"env -u {' -u '.join(unset_names)} "
+        env_command = "" if image.engine_command == "podman" else f"env -u {' -u '.join(unset_names)} "
         text = (
             f"{prefix}Remove the line `ENV {unset_names[0]}` from its Dockerfile: no later line can remove a "
             f"variable. For a single container, use this "
@@ -334,20 +336,20 @@ def _make_image_remedies(
 
 def _format_variable(step: Step) -> str:
     """Return the option of `run` that sets a variable; "" for other steps."""
-    return f"-e {step.name}={quote(step.value)}" if isinstance(step, Export) else ""
+    return f"-e {step.name}={quote(step.value)}" if isinstance(step, SetVariable) else ""
 
 
 def _convert_step(target: Target, step: Step) -> list[str]:
     """Return the Dockerfile lines for a step; an empty list if the user must remove a line instead."""
-    if isinstance(step, Unset):
+    if isinstance(step, UnsetVariable):
         return []
-    if isinstance(step, Export):
+    if isinstance(step, SetVariable):
         return [f"ENV {step.name}={quote(step.value)}"]
-    if isinstance(step, Prepend):
+    if isinstance(step, PrependEntries):
         # An empty entry would mean the working folder.
         return [f"ENV {step.name}={quote(':'.join(step.folders))}${{{step.name}:+:${step.name}}}"]
-    if isinstance(step, Rename):
-        return [f"ENV {step.right}={quote(target.variables.get(step.wrong, ''))}"]
+    if isinstance(step, RenameVariable):
+        return [f"ENV {step.right_name}={quote(target.variables.get(step.wrong_name, ''))}"]
     if isinstance(step, RemoveEntries):
         entries = remove_entries(step, target.variables.get(step.name, ""))
         return [f"ENV {step.name}={quote(':'.join(entries))}"]
@@ -362,12 +364,12 @@ def _make_dockerfile_remedies(target: Target, remedy: Remedy, *, skip_partial_cu
     """
     steps = remedy.steps
     install_steps = [step for step in steps if isinstance(step, Install)]
-    uses_search_path = any(isinstance(step, (MakeLink, LinkMatchingFiles, Prepend)) for step in steps)
-    if (skip_partial_cuda and (uses_search_path or not all(step.lock for step in install_steps))) or (
+    uses_search_path = any(isinstance(step, (MakeLink, LinkMatchingFiles, PrependEntries)) for step in steps)
+    if (skip_partial_cuda and (uses_search_path or not all(step.lock_id for step in install_steps))) or (
         uses_search_path and not install_steps
     ):
         return []
-    lines = [f"ENV {step.name}={quote(step.value)}" for step in steps if isinstance(step, Export)]
+    lines = [f"ENV {step.name}={quote(step.value)}" for step in steps if isinstance(step, SetVariable)]
     if install_steps:
         requirements = [
             requirement for step in install_steps for requirement in list_step_requirements(target, step)

@@ -14,7 +14,7 @@ from tfdoctor.advice.wheels import (
     get_site_packages,
     list_cuda_requirements,
     make_install_steps,
-    map_wheel_folders,
+    map_sonames_to_wheel_folders,
 )
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Remedy
@@ -42,16 +42,16 @@ def make_library_remedies(target: Target, sonames: Sequence[str]) -> list[Remedy
             *_make_conda_remedies(target),
             *make_best_release_remedies(target, "Use {release}, whose CUDA libraries come as wheels."),
         ]
-    release = build.release if build.exact else None
+    release = build.release if build.is_exact_release else None
     steps, install_commands = make_install_steps(target, requirements)
     # If all libraries are missing, install them as one set: with TensorFlow's extra, or with a lock.
-    if set(sonames) >= set(build.required) and release is not None:
+    if set(sonames) >= set(build.required_libraries) and release is not None:
         if can_install_extra(target, release):
             install_commands = (format_pip_install(target, list_gpu_requirements(target, release)),)
-        cuda_set = target.compat.cuda_set(release.version)
-        if cuda_set is not None and not any(step.reinstall for step in steps):
-            steps = (Install(cuda_set.pins, dependencies=False, lock=cuda_set.id),)
-    folder_by_soname = map_wheel_folders(target, build.cuda or "", sonames)
+        cuda_set = target.compat.find_cuda_set(release.version)
+        if cuda_set is not None and not any(step.force_reinstall for step in steps):
+            steps = (Install(cuda_set.pins, install_dependencies=False, lock_id=cuda_set.id),)
+    folder_by_soname = map_sonames_to_wheel_folders(target, build.cuda or "", sonames)
     site = get_site_packages(target)
     links = (
         make_link_steps(target.compat, release, site, folder_by_soname)

@@ -99,7 +99,9 @@ def format_link_commands(steps: Iterable[Step]) -> tuple[str, ...]:
             lines.append(f"ln -sf {shlex.quote(step.target)} {_format_path(step.path)}")
         elif isinstance(step, LinkMatchingFiles):
             # The shell expands the pattern, so it is not quoted.
-            lines.append(f"ln -srf {_format_path(step.source)}/{step.pattern} {_format_path(step.folder)}/")
+            lines.append(
+                f"ln -srf {_format_path(step.source_folder)}/{step.pattern} {_format_path(step.link_folder)}/"
+            )
     return tuple(lines)
 
 
@@ -112,16 +114,16 @@ def list_links(compat: Compat, release: Release, cuda_set: CudaSet, site: str) -
 
     Most releases need no links.
     """
-    files = [library for library in cuda_set.files.values() if library.folder.endswith("/lib")]
+    files = [library for library in cuda_set.library_by_file_name.values() if library.folder.endswith("/lib")]
     links: dict[MakeLink, None] = {}  # an ordered set
-    folder_by_soname = {library.file: library.folder for library in files}
+    folder_by_soname = {library.file_name: library.folder for library in files}
     for step in make_link_steps(compat, release, site, folder_by_soname):
         if isinstance(step, MakeLink):
             links[step] = None
         elif isinstance(step, LinkMatchingFiles):
             for library in files:
-                if step.source == f"{site}/{library.folder}" and fnmatch.fnmatchcase(
-                    library.file, step.pattern
+                if step.source_folder == f"{site}/{library.folder}" and fnmatch.fnmatchcase(
+                    library.file_name, step.pattern
                 ):
-                    links[make_file_link(f"{site}/{library.path}", step.folder)] = None
+                    links[make_file_link(f"{site}/{library.path}", step.link_folder)] = None
     return tuple(links)

@@ -24,12 +24,12 @@ def quote(text: str) -> str:
 
 def format_pip_install(target: Target, requirements: Iterable[str], *, options: str = "") -> str:
     """Return the command that installs requirements into the examined Python, with pip or uv."""
-    return user_permissions.format_install(target, requirements, options)
+    return user_permissions.format_install_command(target, requirements, options)
 
 
 def format_pip_uninstall(target: Target, names: Iterable[str]) -> str:
     """Return the command that removes distributions from the examined Python."""
-    return user_permissions.format_uninstall(target, names)
+    return user_permissions.format_uninstall_command(target, names)
 
 
 def make_venv_commands(

@@ -19,7 +19,7 @@ from tfdoctor.advice.wheels import (
     choose_cudnn_requirement,
     get_site_packages,
     list_release_wheels,
-    map_wheel_folders,
+    map_sonames_to_wheel_folders,
 )
 from tfdoctor.causes.steps import Install, Uninstall
 from tfdoctor.findings import Remedy
@@ -39,8 +39,8 @@ def can_install_extra(target: Target, release: Release, python: str | None = Non
         return False
     version = python or (target.python.version if target.python is not None else None)
     for problem in target.compat.list_problems(release.package, release.version, area="packaging"):
-        python_spec = problem.when.get("python")
-        if problem.when.get("extra") != release.pip_extra or problem.cause != "no-matching-wheel":
+        python_spec = problem.conditions.get("python")
+        if problem.conditions.get("extra") != release.pip_extra or problem.cause != "no-matching-wheel":
             continue
         if python_spec is None or (version is not None and versions.satisfies(version, python_spec)):
             return False
@@ -72,7 +72,7 @@ def list_companion_pins(compat: Compat, release: Release) -> tuple[str, ...]:
     Without these limits pip installs the newest versions: after `pip install tensorflow==2.10.1` the import
     fails.
     """
-    return tuple(compat.companion_limits(release.version, release.requires).values())
+    return tuple(compat.list_companion_limits(release.version, release.requirements).values())
 
 
 def find_best_release(target: Target, *, python: str | None = None) -> Release | None:
@@ -152,7 +152,7 @@ def _make_link_steps(target: Target, release: Release, site: str) -> tuple[Step,
     """Return the links to NVIDIA's wheels that this release needs; an empty tuple if it needs no links."""
     if release.cuda is None:
         return ()
-    folder_by_soname = map_wheel_folders(target, release.cuda, release.required_libraries)
+    folder_by_soname = map_sonames_to_wheel_folders(target, release.cuda, release.required_libraries)
     return make_link_steps(target.compat, release, site, folder_by_soname)
 
 

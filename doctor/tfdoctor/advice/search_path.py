@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from tfdoctor.advice import user_permissions
 from tfdoctor.advice.links import choose_runpath_folder, format_link_commands, make_library_link
 from tfdoctor.advice.pip import format_check_command, quote
-from tfdoctor.causes.steps import LinkMatchingFiles, Prepend, RemoveEntries
+from tfdoctor.causes.steps import LinkMatchingFiles, PrependEntries, RemoveEntries
 from tfdoctor.findings import Remedy
-from tfdoctor.text import split_entries
+from tfdoctor.text import split_path_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -64,7 +64,7 @@ def make_path_remedy(
     paths = tuple(folders)
     line = format_export(paths)
     note, commands = make_persist_commands(target, line)
-    all_steps = (*steps, Prepend("LD_LIBRARY_PATH", paths)) if steps is not None else ()
+    all_steps = (*steps, PrependEntries("LD_LIBRARY_PATH", paths)) if steps is not None else ()
     return Remedy(
         f"{text} {note}", (*first_commands, line, format_check_command(target), *commands), steps=all_steps
     )
@@ -76,7 +76,7 @@ def make_persist_commands(target: Target, line: str) -> tuple[str, tuple[str, ..
     The commands write it into conda's activate.d, the activate script of a virtual environment, or ~/.profile.
     """
     python = target.python
-    if user_permissions.find_install_folder(target) is user_permissions.InstallFolder.CLOSED:
+    if user_permissions.classify_install_folder(target) is user_permissions.InstallFolder.UNWRITABLE:
         python = None
     if python is not None and python.conda_prefix is not None:
         folder = f"{python.conda_prefix}/etc/conda/activate.d"
@@ -146,7 +146,7 @@ def make_matching_removal_remedy(target: Target, path_part: str, text: str) -> R
 
 def _list_entries(target: Target) -> list[str]:
     """Return the entries of LD_LIBRARY_PATH that are not empty."""
-    return split_entries("LD_LIBRARY_PATH", target.variables.get("LD_LIBRARY_PATH", ""))
+    return split_path_list("LD_LIBRARY_PATH", target.variables.get("LD_LIBRARY_PATH", ""))
 
 
 def _make_entry_removal_remedy(

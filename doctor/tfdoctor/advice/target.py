@@ -27,9 +27,9 @@ class TargetImage:
 
     name: str
     """The name given to the engine; empty for an image that a Dockerfile will build."""
-    program: str = "docker"
+    engine_command: str = "docker"
     """The engine's command: "docker" or "podman"."""
-    access: str = "--gpus all"
+    gpu_option: str = "--gpus all"
     """The option of `run` that gives the GPUs to a container."""
     user: str = ""
     """The user that runs in its containers; empty for root."""

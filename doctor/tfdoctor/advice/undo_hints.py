@@ -85,7 +85,9 @@ def describe_undo(remedy: Remedy) -> str:
     if all(_READ_ONLY_COMMAND.match(part) for part in parts):
         return READ_ONLY_TEXT
     changing_parts = [part for part in parts if not _READ_ONLY_COMMAND.match(part)]
-    return next((hint for pattern, hint in _UNDO_HINTS for part in changing_parts if re.match(pattern, part)), "")
+    return next(
+        (hint for pattern, hint in _UNDO_HINTS for part in changing_parts if re.match(pattern, part)), ""
+    )
 
 
 def needs_root(remedy: Remedy) -> bool:

@@ -24,32 +24,36 @@ PIP_ENVIRONMENT = "$HOME/pip-for-tensorflow"
 class InstallFolder(enum.Enum):
     """The kind of folder into which the pip of the examined Python would install."""
 
-    OWN = "its own folder"
-    USER = "the user's folder, which contains TensorFlow"
+    WRITABLE = "its own folder"
+    USER_SITE = "the user's folder, which contains TensorFlow"
     ELSEWHERE = "not where TensorFlow is"
-    CLOSED = "a folder that belongs to somebody else"
+    UNWRITABLE = "a folder that belongs to somebody else"
     MANAGED = "the system's Python (PEP 668)"
 
 
-def find_install_folder(target: Target) -> InstallFolder:
+def classify_install_folder(target: Target) -> InstallFolder:
     """Return the kind of folder that pip would install into; OWN if the Python is not known."""
     python = target.python
     if python is None:
-        return InstallFolder.OWN
+        return InstallFolder.WRITABLE
     if python.externally_managed and not python.virtual:
         return InstallFolder.MANAGED
     folder = _get_tensorflow_folder(target)
     if folder and folder == python.user_site:
-        return InstallFolder.USER
+        return InstallFolder.USER_SITE
     unwritable_folders = {path for path, _owner in python.unwritable}
     site_folders = [posixpath.normpath(path) for path in python.site_packages]
     if folder and site_folders and posixpath.normpath(folder) not in site_folders:
         return (
-            InstallFolder.CLOSED
+            InstallFolder.UNWRITABLE
             if unwritable_folders & {folder, *python.site_packages}
             else InstallFolder.ELSEWHERE
         )
-    return InstallFolder.CLOSED if unwritable_folders & {folder, *python.site_packages} else InstallFolder.OWN
+    return (
+        InstallFolder.UNWRITABLE
+        if unwritable_folders & {folder, *python.site_packages}
+        else InstallFolder.WRITABLE
+    )
 
 
 def _get_tensorflow_folder(target: Target) -> str:
@@ -84,7 +88,7 @@ def lacks_sudo(target: Target) -> bool:
 # ---------------------------------------------------------------- pip and uv
 
 
-def format_install(target: Target, requirements: Iterable[str], options: str = "") -> str:
+def format_install_command(target: Target, requirements: Iterable[str], options: str = "") -> str:
     """Return the command that installs requirements into the examined Python.
 
     If there is neither pip nor uv, the command installs pip first.
@@ -92,12 +96,12 @@ def format_install(target: Target, requirements: Iterable[str], options: str = "
     return _format_command(target, "install", options, requirements)
 
 
-def format_uninstall(target: Target, names: Iterable[str]) -> str:
+def format_uninstall_command(target: Target, names: Iterable[str]) -> str:
     """Return the command that removes distributions from the examined Python."""
     return _format_command(target, "uninstall", "", names)
 
 
-def format_folder_install(target: Target, folder: str, requirements: Iterable[str]) -> str:
+def format_folder_install_command(target: Target, folder: str, requirements: Iterable[str]) -> str:
     """Return the command that installs requirements into a new folder, without their dependencies.
 
     The folder may begin with "$HOME/".
@@ -125,8 +129,8 @@ def _format_command(target: Target, verb: str, options: str, items: Iterable[str
         flags.insert(0, "-y")
     if uses_uv:
         flags.insert(0, f"--python {shlex.quote(python.executable)}")
-    folder = find_install_folder(target)
-    if not uses_target_folder and folder is InstallFolder.USER and verb == "install" and not uses_uv:
+    folder = classify_install_folder(target)
+    if not uses_target_folder and folder is InstallFolder.USER_SITE and verb == "install" and not uses_uv:
         flags.insert(0, "--user")
     if not uses_target_folder and folder is InstallFolder.MANAGED:
         in_user_site = target.tensorflow is not None and _get_tensorflow_folder(target) == python.user_site
@@ -156,9 +160,10 @@ def _choose_program(target: Target, python: PythonFacts, *, uses_target_folder: 
     if (
         python.ensurepip
         and not uses_target_folder
-        and find_install_folder(target) in (InstallFolder.OWN, InstallFolder.USER, InstallFolder.ELSEWHERE)
+        and classify_install_folder(target)
+        in (InstallFolder.WRITABLE, InstallFolder.USER_SITE, InstallFolder.ELSEWHERE)
     ):
-        user_option = " --user" if find_install_folder(target) is InstallFolder.USER else ""
+        user_option = " --user" if classify_install_folder(target) is InstallFolder.USER_SITE else ""
         return f"{shlex.quote(python.executable)} -m ensurepip{user_option} && ", own_pip
     if python.ensurepip:
         # pip in a separate environment can install for another Python with --python.
@@ -181,7 +186,7 @@ def _choose_program(target: Target, python: PythonFacts, *, uses_target_folder: 
 
 def needs_new_environment(target: Target) -> bool:
     """Return whether a new environment is needed, because the system or another user owns this Python."""
-    return find_install_folder(target) in (InstallFolder.MANAGED, InstallFolder.CLOSED)
+    return classify_install_folder(target) in (InstallFolder.MANAGED, InstallFolder.UNWRITABLE)
 
 
 def make_environment_commands(target: Target, python: str, folder: str, arguments: str) -> tuple[str, ...]:
@@ -239,8 +244,8 @@ def choose_conda(target: Target) -> str:
 def _needs_pip(target: Target) -> bool:
     """Return whether pip is required, because the command needs `--user`, which uv does not support."""
     python = target.python
-    return find_install_folder(target) is InstallFolder.USER or (
-        find_install_folder(target) is InstallFolder.MANAGED
+    return classify_install_folder(target) is InstallFolder.USER_SITE or (
+        classify_install_folder(target) is InstallFolder.MANAGED
         and python is not None
         and python.user_site is not None
         and _get_tensorflow_folder(target) == python.user_site

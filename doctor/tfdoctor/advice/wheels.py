@@ -25,7 +25,7 @@ def list_cuda_requirements(target: Target, sonames: Sequence[str]) -> tuple[str,
     build = target.build
     if build is None or build.cuda is None:
         return ()
-    release = build.release if build.exact else None
+    release = build.release if build.is_exact_release else None
     return _list_wheels(
         target, sonames, release=release, cuda=build.cuda, cudnn=build.cudnn, version=build.version
     )
@@ -54,7 +54,7 @@ def find_wheel(target: Target, soname: str, cuda: str) -> tuple[str, str] | None
     wheel, parts = target.compat.find_wheel(soname, major), split_soname(soname)
     if wheel is None or parts is None:
         return None
-    packaged_soname = target.compat.find_soname(parts[0], target.compat.cuda_of_wheels.get(major, cuda))
+    packaged_soname = target.compat.find_soname(parts[0], target.compat.wheel_toolkits.get(major, cuda))
     if packaged_soname is not None and packaged_soname != soname:
         return None
     return wheel.project, wheel.folder
@@ -92,15 +92,15 @@ def _list_wheels(
 
 
 def choose_cudnn_requirement(
-    target: Target, project: str, pinned: str, built_cudnn: str | None = None
+    target: Target, project: str, requirement: str, built_cudnn: str | None = None
 ) -> str:
     """Return a requirement for a cuDNN of the build's major version that supports the target's GPUs.
 
-    `pinned` is the release's own requirement, or just the project if the release has none. `built_cudnn` is the
-    version with which the release was built; if it is None, `pinned` is returned unchanged.
+    `requirement` is the release's own requirement, or just the project if the release has none. `built_cudnn` is the
+    version with which the release was built; if it is None, `requirement` is returned unchanged.
     """
     if built_cudnn is None:
-        return pinned
+        return requirement
     major = versions.major(built_cudnn)
     capabilities = [card.capability for card in target.host.cards]
     volta_and_older_capabilities = [
@@ -109,15 +109,17 @@ def choose_cudnn_requirement(
     kepler_capabilities = [
         capability for capability in capabilities if not versions.is_at_least(capability, "5.0")
     ]
-    if pinned == project:
+    if requirement == project:
         if major == 8 and kepler_capabilities and project.endswith("-cu11"):
-            return f"{project}>=8.5,<{target.compat.find_cudnn_end(kepler_capabilities[0], 8)}"  # 8.9 has no code below 5.0
+            return f"{project}>=8.5,<{target.compat.find_dropping_cudnn(kepler_capabilities[0], 8)}"  # 8.9 has no code below 5.0
         minimum = built_cudnn if "." in built_cudnn else str(major)
-        pinned = f"{project}>={minimum},<{major + 1}"
-    if volta_and_older_capabilities and major == 9 and "==" not in pinned:
-        limit = target.compat.find_cudnn_end(volta_and_older_capabilities[0], 9)  # 9.11 dropped Maxwell, Pascal and Volta
-        return f"{project}>=9.3,<{limit}" if limit is not None else pinned
-    return pinned
+        requirement = f"{project}>={minimum},<{major + 1}"
+    if volta_and_older_capabilities and major == 9 and "==" not in requirement:
+        limit = target.compat.find_dropping_cudnn(
+            volta_and_older_capabilities[0], 9
+        )  # 9.11 dropped Maxwell, Pascal and Volta
+        return f"{project}>=9.3,<{limit}" if limit is not None else requirement
+    return requirement
 
 
 def exclude_installed_versions(target: Target, requirements: Sequence[str]) -> tuple[str, ...]:
@@ -148,7 +150,7 @@ def get_site_packages(target: Target) -> str:
     return ""
 
 
-def map_wheel_folders(target: Target, cuda: str, sonames: Sequence[str]) -> dict[str, str]:
+def map_sonames_to_wheel_folders(target: Target, cuda: str, sonames: Sequence[str]) -> dict[str, str]:
     """Map the sonames that are in wheels to the folders of these wheels, relative to site-packages."""
     wheels = {name: find_wheel(target, name, cuda) for name in sonames}
     return {name: wheel[1] for name, wheel in wheels.items() if wheel is not None}
@@ -191,6 +193,6 @@ def make_install_steps(
         steps.append(Install(unregistered_requirements))
         commands.append(format_pip_install(target, unregistered_requirements))
     if registered_pins:
-        steps.append(Install(registered_pins, reinstall=True, dependencies=False))
+        steps.append(Install(registered_pins, force_reinstall=True, install_dependencies=False))
         commands.append(format_pip_install(target, registered_pins, options="--force-reinstall --no-deps"))
     return tuple(steps), tuple(commands)

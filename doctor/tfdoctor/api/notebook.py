@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.api.shapes import Check
     from tfdoctor.cli.fast_parser import CheckOptions
-    from tfdoctor.environment.models import Offer
+    from tfdoctor.environment.models import FixOffer
     from tfdoctor.findings import Report
 
 __all__ = ["CheckResult", "tfdoctor_magic"]
@@ -34,7 +34,7 @@ PYTHON_COMMANDS = ("fix", "capture", "report")
 class CheckResult:
     """A result of `check` that IPython displays as HTML in a notebook and as text elsewhere."""
 
-    def __init__(self, report: Report, offer: Offer | None, notes: Sequence[str]) -> None:
+    def __init__(self, report: Report, offer: FixOffer | None, notes: Sequence[str]) -> None:
         self._report = report
         self._offer = offer
         self._notes = tuple(notes)
@@ -51,13 +51,13 @@ class CheckResult:
     def __repr__(self) -> str:
         from tfdoctor.render.report import render_report
 
-        text = render_report(self._report, fix=self._offer, check_command="%tfdoctor check")
+        text = render_report(self._report, offer=self._offer, check_command="%tfdoctor check")
         return "\n".join([text.rstrip("\n"), *self._notes])
 
     def _repr_html_(self) -> str:
         from tfdoctor.render.notebook import make_report_html
 
-        return make_report_html(self._report, fix=self._offer, notes=self._notes)
+        return make_report_html(self._report, offer=self._offer, notes=self._notes)
 
 
 def tfdoctor_magic(line: str) -> CheckResult | None:
@@ -101,7 +101,7 @@ def _run_check(options: CheckOptions) -> CheckResult | None:
     """Check the interpreter in the options, or else this kernel's. If that fails, print the Error and return None."""
     from tfdoctor.api.calls import handle_signals
     from tfdoctor.compat import Compat
-    from tfdoctor.environment.fix_availability import find_offer
+    from tfdoctor.environment.fix_availability import find_fix_offer
     from tfdoctor.errors import Error
     from tfdoctor.examine import examine, make_live_system
     from tfdoctor.system.live import get_process_variables
@@ -120,7 +120,7 @@ def _run_check(options: CheckOptions) -> CheckResult | None:
     except Error as error:
         sys.stderr.write(f"tfdoctor: {error.message}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
         return None
-    return CheckResult(report, find_offer(report, system), notes)
+    return CheckResult(report, find_fix_offer(report, system), notes)
 
 
 def _describe_late_changes(start_variables: Mapping[str, str]) -> list[str]:

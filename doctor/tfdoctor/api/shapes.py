@@ -44,7 +44,7 @@ class FindingJson(TypedDict):
 # ---------------------------------------------------------------- check
 
 
-class Tool(TypedDict):
+class ToolJson(TypedDict):
     """The program that wrote the document."""
 
     name: str
@@ -84,7 +84,7 @@ class ObservationJson(TypedDict):
     error: str
 
 
-class Outcomes(TypedDict):
+class OutcomeCountsJson(TypedDict):
     """The number of checks with each outcome."""
 
     found: int
@@ -94,7 +94,7 @@ class Outcomes(TypedDict):
     crashed: int
 
 
-class RuleOutcome(TypedDict):
+class RuleOutcomeJson(TypedDict):
     """The outcome of one check."""
 
     code: str
@@ -125,7 +125,7 @@ class Check(TypedDict):
     """The document of `tfdoctor check --json`."""
 
     schema_version: int
-    tool: Tool
+    tool: ToolJson
     verdict: VerdictJson
     prediction: PredictionJson
     observed: ObservationJson | None
@@ -134,15 +134,15 @@ class Check(TypedDict):
     values: list[ComparableValueJson]
     at: float
     """The time when the document was made, in seconds since 1970 by this machine's clock."""
-    outcomes: Outcomes
-    rules: list[RuleOutcome]
+    outcomes: OutcomeCountsJson
+    rules: list[RuleOutcomeJson]
     findings: list[FindingJson]
 
 
 # ---------------------------------------------------------------- diagnose
 
 
-class LogVerdict(TypedDict):
+class LogVerdictJson(TypedDict):
     """The root cause that a log shows."""
 
     cause: str
@@ -186,7 +186,7 @@ class Diagnosis(TypedDict):
     missing_libraries: list[str]
     benign: list[str]
     """The codes of the harmless messages in the log."""
-    verdict: LogVerdict
+    verdict: LogVerdictJson
     findings: list[FindingJson]
     lines: int
     bytes: int
@@ -275,7 +275,7 @@ class OptionJson(TypedDict):
     caveats: list[CaveatJson]
 
 
-class RejectedJson(TypedDict):
+class RejectionJson(TypedDict):
     """An installation that does not work, with the reasons."""
 
     method: Method
@@ -284,7 +284,7 @@ class RejectedJson(TypedDict):
     reasons: list[ReasonJson]
 
 
-class NearestJson(TypedDict):
+class SuggestionJson(TypedDict):
     """An option that would work if one condition of the request changed."""
 
     text: str
@@ -310,7 +310,7 @@ class ConflictJson(TypedDict):
     """The reasons why no installation works, and the nearest alternatives."""
 
     reasons: list[ReasonJson]
-    nearest: list[NearestJson]
+    nearest: list[SuggestionJson]
     elsewhere: list[OtherSourceJson]
 
 
@@ -321,6 +321,6 @@ class Recommendation(TypedDict):
     request: RequestJson
     host: HostJson
     options: list[OptionJson]
-    rejected: list[RejectedJson]
+    rejected: list[RejectionJson]
     conflict: ConflictJson | None
     without_gpu: CpuOnlyJson | None

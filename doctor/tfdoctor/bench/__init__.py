@@ -17,7 +17,7 @@ from tfdoctor.bench.models import (
     Scaling,
     format_duration,
 )
-from tfdoctor.bench.reader import RawMeasurements, parse_earlier, parse_lines
+from tfdoctor.bench.reader import RawMeasurements, parse_earlier_run, parse_payload_lines
 from tfdoctor.bench.warmup import describe_first_calls
 
 __all__ = [
@@ -38,6 +38,6 @@ __all__ = [
     "describe_first_calls",
     "evaluate_bench",
     "format_duration",
-    "parse_earlier",
-    "parse_lines",
+    "parse_earlier_run",
+    "parse_payload_lines",
 ]

@@ -13,7 +13,7 @@ from tfdoctor.bench.scaling import THERMAL_SLOWDOWNS, compute_scalings
 from tfdoctor.bench.warmup import add_compilation_steps
 from tfdoctor.causes.codes import BELOW_PEAK, BENCH_DISTURBED, NOT_TIMED, SLOWER_THAN_ONE_GPU
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules.compute_fails import classify_text
+from tfdoctor.rules.compute_fails import classify_error_text
 from tfdoctor.text import join_words
 
 if TYPE_CHECKING:
@@ -37,53 +37,60 @@ def evaluate_bench(
     target: str,
     peaks: Mapping[str, Mapping[str, float]],
     *,
-    software: bool = False,
-    look: str = "tfdoctor check",
+    is_software: bool = False,
+    check_command: str = "tfdoctor check",
 ) -> Bench:
     """Evaluate the measurements of a run.
 
     `peaks` maps the names of devices to the GFLOP/s that they can reach with each data type, as far as these are known.
-    `look` is the command that finds problems of this TensorFlow.
+    `check_command` is the command that finds problems of this TensorFlow.
 
-    With `software`, the GPUs are tfdoctor's software GPU. Their times are marked, and are neither compared with a peak
+    With `is_software`, the GPUs are tfdoctor's software GPU. Their times are marked, and are neither compared with a peak
     nor used to say whether a GPU is worth using.
     """
-    devices = tuple(_add_peaks(device, peaks, software=software) for device in raw_result.devices)
+    devices = tuple(_add_peaks(device, peaks, software=is_software) for device in raw_result.devices)
     devices_by_name = {device.device: device for device in devices}
     measurements = tuple(
         dataclasses.replace(
-            add_compilation_steps(measurement, devices_by_name, raw_result), software=software and measurement.on_gpu
+            add_compilation_steps(measurement, devices_by_name, raw_result),
+            is_software=is_software and measurement.uses_gpu,
         )
-        for measurement in raw_result.runs
+        for measurement in raw_result.measurements
     )
-    links = () if software else add_measured_speeds(raw_result.links, measurements, raw_result.log)
-    crossovers = () if software else _find_crossovers(measurements, devices)
-    scalings = compute_scalings(measurements, raw_result.watched, links)
-    disturbance_text, disturbance = _assess_disturbance(measurements, raw_result.watched)
+    links = () if is_software else add_measured_speeds(raw_result.links, measurements, raw_result.log)
+    crossovers = () if is_software else _find_crossovers(measurements, devices)
+    scalings = compute_scalings(measurements, raw_result.gpu_observations, links)
+    disturbance_text, disturbance = _assess_disturbance(measurements, raw_result.gpu_observations)
     findings = [
-        *_find_missing_times(raw_result, look),
-        *_find_disturbance(disturbance_text, disturbance, has_gpu=any(is_gpu(device.device) for device in devices)),
+        *_find_missing_times(raw_result, check_command),
+        *_find_disturbance(
+            disturbance_text, disturbance, has_gpu=any(is_gpu(device.device) for device in devices)
+        ),
         *_find_slow_scaling(scalings),
-        *([] if software else find_narrow_links(raw_result.watched, links)),
-        *_find_gpus_below_peak(measurements, devices, raw_result.watched),
+        *([] if is_software else find_narrow_links(raw_result.gpu_observations, links)),
+        *_find_gpus_below_peak(measurements, devices, raw_result.gpu_observations),
     ]
     return Bench(
         target=target,
         tensorflow=raw_result.tensorflow,
         devices=devices,
-        runs=measurements,
-        watched=raw_result.watched,
-        crossover=crossovers,
-        scaling=scalings,
-        disturbed=disturbance_text,
+        measurements=measurements,
+        gpu_observations=raw_result.gpu_observations,
+        crossovers=crossovers,
+        scalings=scalings,
+        disturbance_text=disturbance_text,
         links=links,
         disturbance=disturbance,
-        yardstick=raw_result.yardstick,
-        unsteady=compute_speed_variation(m for m in measurements if not m.disturbed),
-        stopped=raw_result.stopped,
+        processor_times=raw_result.processor_times,
+        speed_variation=compute_speed_variation(m for m in measurements if not m.is_disturbed),
+        stop_reason=raw_result.stop_reason,
         findings=tuple(findings),
-        summary=_summarize(measurements, devices, crossovers, scalings, were_devices_selected=raw_result.asked),
-        look="" if raw_result.asked or any(is_gpu(device.device) for device in devices) else look,
+        summary=_summarize(
+            measurements, devices, crossovers, scalings, were_devices_selected=raw_result.has_selected_devices
+        ),
+        check_command=""
+        if raw_result.has_selected_devices or any(is_gpu(device.device) for device in devices)
+        else check_command,
     )
 
 
@@ -92,25 +99,32 @@ def _add_peaks(
 ) -> MeasuredDevice:
     """Return the device with its peak speeds. A software GPU is marked instead."""
     if software and is_gpu(device.device):
-        return dataclasses.replace(device, software=True)
+        return dataclasses.replace(device, is_software=True)
     device_peaks = peaks.get(device.device, {})
-    return dataclasses.replace(device, peak_gflops=device_peaks.get("float32"), peaks=device_peaks)
+    return dataclasses.replace(
+        device, peak_gflops=device_peaks.get("float32"), peak_gflops_by_dtype=device_peaks
+    )
 
 
 # ---------------------------------------------------------------- CPU against GPU
 
 
-def _find_crossovers(measurements: Sequence[Measurement], devices: Sequence[MeasuredDevice]) -> tuple[Crossover, ...]:
+def _find_crossovers(
+    measurements: Sequence[Measurement], devices: Sequence[MeasuredDevice]
+) -> tuple[Crossover, ...]:
     """Return the crossover of each GPU workload that was also timed on the CPU at some of its sizes."""
     curves: dict[tuple[str, str | None, str, str], dict[int, Measurement]] = {}
     for measurement in measurements:
         is_single = (
-            measurement.strategy == "one" and measurement.part is None and not measurement.xla and len(measurement.devices) == 1
+            measurement.strategy == "one"
+            and measurement.part is None
+            and not measurement.uses_xla
+            and len(measurement.devices) == 1
         )
         if is_single and measurement.seconds:
-            curves.setdefault((measurement.workload, measurement.model, measurement.dtype, measurement.devices[0]), {})[
-                measurement.size
-            ] = measurement
+            curves.setdefault(
+                (measurement.workload, measurement.model, measurement.dtype, measurement.devices[0]), {}
+            )[measurement.size] = measurement
     crossovers = []
     gpus = [entry.device for entry in devices if is_gpu(entry.device)]
     for (workload, model, dtype, device), gpu_by_size in curves.items():
@@ -119,7 +133,9 @@ def _find_crossovers(measurements: Sequence[Measurement], devices: Sequence[Meas
             continue
         sizes = sorted(gpu_by_size.keys() & cpu_by_size.keys())
         if sizes:
-            crossovers.append(_make_crossover((workload, model, dtype, device), sizes, gpu_by_size, cpu_by_size))
+            crossovers.append(
+                _make_crossover((workload, model, dtype, device), sizes, gpu_by_size, cpu_by_size)
+            )
     return tuple(crossovers)
 
 
@@ -151,11 +167,11 @@ def _make_crossover(
         workload=workload,
         model=model,
         dtype=dtype,
-        against="CPU:0",
+        reference_device="CPU:0",
         device=device,
-        size=min_faster_size,
-        below=max_slower_size,
-        fold=speedup,
+        min_faster_size=min_faster_size,
+        max_slower_size=max_slower_size,
+        speedup=speedup,
     )
 
 
@@ -164,9 +180,11 @@ def _make_crossover(
 
 def _find_slow_scaling(scalings: Sequence[Scaling]) -> list[Finding]:
     """Return a finding on the slowest training on several devices, if it is slower than on one."""
-    on_hardware = [scaling for scaling in scalings if not scaling.software]
-    slower = [scaling for scaling in on_hardware if scaling.high < 1]
-    slower_with_input = [scaling for scaling in on_hardware if scaling.fed is not None and scaling.fed[2] < 1]
+    on_hardware = [scaling for scaling in scalings if not scaling.is_software]
+    slower = [scaling for scaling in on_hardware if scaling.speedup_high < 1]
+    slower_with_input = [
+        scaling for scaling in on_hardware if scaling.fed_speedup is not None and scaling.fed_speedup[2] < 1
+    ]
     if not slower and not slower_with_input:
         return []
     worst = (
@@ -181,12 +199,12 @@ def _find_slow_scaling(scalings: Sequence[Scaling]) -> list[Finding]:
             SLOWER_THAN_ONE_GPU,
             Cause.HEALTHY,
             Severity.WARNING,
-            f"{len(worst.names)} devices train slower than one: {speedup} times its speed{note}",
-            " ".join(worst.why),
+            f"{len(worst.devices)} devices train slower than one: {speedup} times its speed{note}",
+            " ".join(worst.reasons),
             evidence=(
                 Evidence(
                     "tfdoctor bench",
-                    f"{worst.model}, batch {worst.size}, {worst.strategy} on {join_words(worst.names)}",
+                    f"{worst.model}, batch {worst.batch_size}, {worst.strategy} on {join_words(worst.devices)}",
                 ),
             ),
             remedies=(
@@ -200,7 +218,7 @@ def _find_slow_scaling(scalings: Sequence[Scaling]) -> list[Finding]:
 
 def _get_speedup_with_input(scaling: Scaling) -> float:
     """Return the speedup of steps whose batch comes from the host's memory, or infinity if it was not timed."""
-    return scaling.fed[0] if scaling.fed is not None else math.inf
+    return scaling.fed_speedup[0] if scaling.fed_speedup is not None else math.inf
 
 
 # ---------------------------------------------------------------- disturbances, and speeds far below the peak
@@ -214,9 +232,9 @@ def _assess_disturbance(
     Each measurement is assessed separately. The description is "" if no disturbance was found.
     """
     reasons = []
-    assessed = [m for m in measurements if m.others is not None and m.seconds]
-    disturbed = [m for m in assessed if m.disturbed]
-    max_share = max((m.others or 0.0 for m in disturbed), default=0.0)
+    assessed = [m for m in measurements if m.other_programs_share is not None and m.seconds]
+    disturbed = [m for m in assessed if m.is_disturbed]
+    max_share = max((m.other_programs_share or 0.0 for m in disturbed), default=0.0)
     is_quota_hit = max_share >= 1  # the payload reports 1 if a quota stopped the program
     extent = f"during {len(disturbed)} of the {len(assessed)} pieces of work that took long enough to tell"
     if is_quota_hit:
@@ -225,22 +243,27 @@ def _assess_disturbance(
         reasons.append(f"other programs used up to {100 * max_share:.0f} % of the processors {extent}")
     gpu_reasons = []
     for observation in observations:
-        if observation.processes:
-            gpu_reasons.append(f"another program computes on {observation.device} ({observation.processes[0]})")
+        if observation.other_processes:
+            gpu_reasons.append(
+                f"another program computes on {observation.device} ({observation.other_processes[0]})"
+            )
         if set(observation.slowdowns) & set(THERMAL_SLOWDOWNS):
-            heat = f" at {observation.temperature} °C" if observation.temperature is not None else ""
+            heat = f" at {observation.max_temperature} °C" if observation.max_temperature is not None else ""
             gpu_reasons.append(f"{observation.device} lowered its clocks for heat{heat}")
     is_large = bool(gpu_reasons) or len(disturbed) > MAX_DISTURBED_SHARE * len(assessed)
     return "; ".join(reasons + gpu_reasons), Disturbance(
-        pieces=len(disturbed), of=len(assessed), much=is_large, quota=is_quota_hit
+        disturbed_count=len(disturbed),
+        assessed_count=len(assessed),
+        is_serious=is_large,
+        is_quota_exceeded=is_quota_hit,
     )
 
 
 def _find_disturbance(disturbance_text: str, disturbance: Disturbance, *, has_gpu: bool) -> list[Finding]:
     """Return a finding on what disturbed the run, if a large part of it was disturbed."""
-    if not disturbance_text or not disturbance.much:
+    if not disturbance_text or not disturbance.is_serious:
         return []
-    if disturbance.quota:
+    if disturbance.is_quota_exceeded:
         remedy = Remedy("Raise the quota (docker run --cpus, CPUQuota of systemd), then measure again.")
     else:
         commands = ("top -b -n 1 | head -n 15", *(("nvidia-smi",) if has_gpu else ()))
@@ -260,10 +283,12 @@ def _find_disturbance(disturbance_text: str, disturbance: Disturbance, *, has_gp
 
 def _find_missing_times(raw_result: RawMeasurements, check_command: str) -> list[Finding]:
     """Return a finding if nothing was timed, with the most likely reason."""
-    if raw_result.any_timed:
+    if raw_result.has_times:
         return []
-    out_of_memory = [m for m in raw_result.runs if classify_text(m.left_out) is Cause.OOM]
-    if raw_result.interrupted and not raw_result.error:
+    out_of_memory = [
+        m for m in raw_result.measurements if classify_error_text(m.omission_reason) is Cause.OOM
+    ]
+    if raw_result.was_interrupted and not raw_result.error_message:
         remedy = Remedy("Measure again; importing TensorFlow and building what is timed comes first.")
     elif out_of_memory:
         remedy = Remedy(
@@ -277,14 +302,18 @@ def _find_missing_times(raw_result: RawMeasurements, check_command: str) -> list
             Cause.INCONCLUSIVE,
             Severity.ERROR,
             "Nothing could be timed",
-            raw_result.error or raw_result.stopped or "TensorFlow ended before the first piece of work was done.",
+            raw_result.error_message
+            or raw_result.stop_reason
+            or "TensorFlow ended before the first piece of work was done.",
             remedies=(remedy,),
         )
     ]
 
 
 def _find_gpus_below_peak(
-    measurements: Sequence[Measurement], devices: Sequence[MeasuredDevice], observations: Sequence[GpuObservation]
+    measurements: Sequence[Measurement],
+    devices: Sequence[MeasuredDevice],
+    observations: Sequence[GpuObservation],
 ) -> list[Finding]:
     """Return findings on GPUs far below their float32 peak, as measured with a large matrix product."""
     findings = []
@@ -292,7 +321,7 @@ def _find_gpus_below_peak(
         products = [
             m
             for m in measurements
-            if (m.workload, m.dtype, m.devices) == ("matmul", "float32", (device.device,)) and not m.xla
+            if (m.workload, m.dtype, m.devices) == ("matmul", "float32", (device.device,)) and not m.uses_xla
         ]
         best_gflops = max((product.gflops for product in products if product.gflops), default=None)
         max_size = max((product.size for product in products), default=0)
@@ -304,21 +333,23 @@ def _find_gpus_below_peak(
     return findings
 
 
-def _make_peak_finding(device: MeasuredDevice, best_gflops: float, observation: GpuObservation | None) -> Finding:
+def _make_peak_finding(
+    device: MeasuredDevice, best_gflops: float, observation: GpuObservation | None
+) -> Finding:
     """Build the finding for a GPU far below its peak, with the reasons that nvidia-smi reports."""
     reasons = []
-    if observation is not None and observation.processes:
-        reasons.append(f"Another program computes on it: {observation.processes[0]}.")
+    if observation is not None and observation.other_processes:
+        reasons.append(f"Another program computes on it: {observation.other_processes[0]}.")
     if observation is not None and observation.slowdowns:
         reasons.append(f"It lowers its clocks: {join_words(observation.slowdowns)}.")
     if (
         observation is not None
         and observation.power_limit is not None
-        and observation.power_default is not None
-        and observation.power_limit < 0.95 * observation.power_default
+        and observation.default_power_limit is not None
+        and observation.power_limit < 0.95 * observation.default_power_limit
     ):
         reasons.append(
-            f"Its power limit is {observation.power_limit:.0f} W, by default {observation.power_default:.0f} W."
+            f"Its power limit is {observation.power_limit:.0f} W, by default {observation.default_power_limit:.0f} W."
         )
     peak_gflops = device.peak_gflops or 1.0
     reason = " ".join(reasons) or "Neither its clocks nor another program were seen to be the reason."
@@ -359,31 +390,33 @@ def _summarize(
     if not any(m.seconds for m in measurements):
         return "Nothing could be timed."
     sentences = []
-    software_gpus = [item.device for item in devices if item.software]
+    software_gpus = [item.device for item in devices if item.is_software]
     if software_gpus:
         sentences.append(
             f"{join_words(software_gpus)} {'are' if len(software_gpus) > 1 else 'is'} no card: tfdoctor's software GPU "
             "computes on this machine's processor. What it takes says nothing of any card."
         )
     elif not any(is_gpu(item.device) for item in devices):
-        sentences.append(f"Only the CPU was timed{'' if were_devices_selected else ': TensorFlow lists no GPU here'}.")
+        sentences.append(
+            f"Only the CPU was timed{'' if were_devices_selected else ': TensorFlow lists no GPU here'}."
+        )
     elif crossovers:
         training = [item for item in crossovers if item.workload == "train"] or list(crossovers)
-        worthwhile = [item for item in training if item.size is not None]
+        worthwhile = [item for item in training if item.min_faster_size is not None]
         if not worthwhile:
             sentences.append(f"At no size that was timed is {training[0].device} faster than the CPU.")
         else:
-            fastest = max(worthwhile, key=lambda item: item.fold)
+            fastest = max(worthwhile, key=lambda item: item.speedup)
             sentences.append(
-                f"{fastest.device} is {fastest.fold:.1f} times as fast as the CPU at the largest {_describe_work(fastest)}, "
-                f"and faster from {fastest.size} on."
+                f"{fastest.device} is {fastest.speedup:.1f} times as fast as the CPU at the largest {_describe_work(fastest)}, "
+                f"and faster from {fastest.min_faster_size} on."
             )
-    worst = min(scalings, key=lambda item: item.high, default=None)
+    worst = min(scalings, key=lambda item: item.speedup_high, default=None)
     if worst is not None and not software_gpus:
-        speedup = f"{len(worst.names)} devices train at {worst.speedup:.2f} times the speed of one"
-        interval = f"{worst.low:.2f} to {worst.high:.2f}"
+        speedup = f"{len(worst.devices)} devices train at {worst.speedup:.2f} times the speed of one"
+        interval = f"{worst.speedup_low:.2f} to {worst.speedup_high:.2f}"
         sentences.append(f"{speedup} ({interval}; {worst.model}, {worst.strategy}).")
-        sentences.extend(worst.why[:1])
+        sentences.extend(worst.reasons[:1])
     sentences.extend(_describe_xla(measurements))
     return " ".join(sentences) or "All of it was timed."
 
@@ -392,10 +425,12 @@ def _describe_xla(measurements: Sequence[Measurement]) -> list[str]:
     """Return a sentence on XLA's effect at the largest sizes, or [] if XLA was not timed."""
     by_key = {measurement.key: measurement for measurement in measurements}
     ratio_by_curve: dict[tuple[object, ...], tuple[float, Measurement]] = {}
-    for measurement in sorted((m for m in measurements if m.xla), key=lambda m: m.size):  # the largest size is kept
-        without_xla = by_key.get(dataclasses.replace(measurement, xla=False).key)
+    for measurement in sorted(
+        (m for m in measurements if m.uses_xla), key=lambda m: m.size
+    ):  # the largest size is kept
+        without_xla = by_key.get(dataclasses.replace(measurement, uses_xla=False).key)
         if measurement.seconds is not None and without_xla is not None and without_xla.seconds is not None:
-            ratio_by_curve[measurement.family, measurement.strategy, measurement.devices] = (
+            ratio_by_curve[measurement.curve_key, measurement.strategy, measurement.devices] = (
                 measurement.seconds.median / without_xla.seconds.median,
                 measurement,
             )

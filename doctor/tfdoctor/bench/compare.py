@@ -58,9 +58,9 @@ def compare_runs(current: Bench, earlier: RawMeasurements, name: str) -> BenchCo
     If a large part of either run was disturbed, the verdict is "disturbed". Otherwise, measurements that were disturbed
     in either run are left out.
     """
-    disturbance_text = current.much_disturbed
+    disturbance_text = current.serious_disturbance_text
     changes, excluded_count = _compare_measurements(
-        current.runs, earlier, include_disturbed=bool(disturbance_text or earlier.disturbed)
+        current.measurements, earlier, include_disturbed=bool(disturbance_text or earlier.disturbance_text)
     )
     if len(changes) < MIN_MEASUREMENTS:
         count = "no piece of work was" if not changes else f"only {_format_count(len(changes))}"
@@ -68,35 +68,41 @@ def compare_runs(current: Bench, earlier: RawMeasurements, name: str) -> BenchCo
         if excluded_count:
             reason += f"; {_format_count(excluded_count)} disturbed"
         return BenchComparison(
-            name=name,
+            file_name=name,
             verdict="incomparable",
             ratio=None,
             noise=None,
             changes=tuple(changes),
-            why=reason,
+            reason=reason,
             tensorflow=earlier.tensorflow,
         )
-    long_keys = {measurement.key for measurement in select_long_measurements(change.then for change in changes)}
-    long_changes = [change for change in changes if change.now.key in long_keys]
-    processor_ratio = _compare_processors(current.yardstick, earlier.yardstick)
+    long_keys = {
+        measurement.key for measurement in select_long_measurements(change.earlier for change in changes)
+    }
+    long_changes = [change for change in changes if change.current.key in long_keys]
+    processor_ratio = _compare_processors(current.processor_times, earlier.processor_times)
     measured_change = statistics.median(math.log(change.ratio) for change in long_changes)
     corrected_change = statistics.median(
-        math.log(change.ratio) - (0.0 if change.now.on_gpu else math.log(processor_ratio))
+        math.log(change.ratio) - (0.0 if change.current.uses_gpu else math.log(processor_ratio))
         for change in long_changes
     )
     drift = _estimate_drift(
-        compute_speed_variation(change.now for change in changes),
-        compute_speed_variation(change.then for change in changes),
+        compute_speed_variation(change.current for change in changes),
+        compute_speed_variation(change.earlier for change in changes),
     )
     # The spread of the ratios between measurements is noise, too.
     # 1.4826 converts a median absolute deviation to a standard deviation.
-    spread = statistics.median(abs(math.log(change.ratio) - measured_change) for change in long_changes) * 1.4826
+    spread = (
+        statistics.median(abs(math.log(change.ratio) - measured_change) for change in long_changes) * 1.4826
+    )
     noise = max(MIN_NOISE, math.expm1(2 * spread / math.sqrt(len(long_changes))), drift)
     is_slower = min(measured_change, corrected_change) > math.log1p(noise)
     is_faster = max(measured_change, corrected_change) < -math.log1p(noise)
     verdict = "slower" if is_slower else "faster" if is_faster else "same"
     qualifier = "longer " if len(long_changes) < len(changes) else ""
-    reason = f"by the median of {len(long_changes)} {qualifier}pieces of work; up to {100 * noise:.0f} % is noise"
+    reason = (
+        f"by the median of {len(long_changes)} {qualifier}pieces of work; up to {100 * noise:.0f} % is noise"
+    )
     if noise == drift:
         reason += (
             ", for this machine's own speed changes from moment to moment (a longer --time makes that less)"
@@ -105,20 +111,23 @@ def compare_runs(current: Bench, earlier: RawMeasurements, name: str) -> BenchCo
         reason += f"; {_describe_processor(processor_ratio)}"
     if excluded_count:
         reason += f"; {excluded_count} that were disturbed {'are' if excluded_count > 1 else 'is'} left out"
-    if disturbance_text or earlier.disturbed:
+    if disturbance_text or earlier.disturbance_text:
         disturbed_run = "this run" if disturbance_text else "the earlier run"
-        verdict, reason = "disturbed", f"{disturbed_run} was disturbed: {disturbance_text or earlier.disturbed}"
+        verdict, reason = (
+            "disturbed",
+            f"{disturbed_run} was disturbed: {disturbance_text or earlier.disturbance_text}",
+        )
     elif abs(math.log(processor_ratio)) > math.log(MAX_PROCESSOR_RATIO) and not all(
-        change.now.on_gpu for change in long_changes
+        change.current.uses_gpu for change in long_changes
     ):
         verdict, reason = "disturbed", _describe_processor(processor_ratio)
     return BenchComparison(
-        name=name,
+        file_name=name,
         verdict=verdict,
         ratio=math.exp(measured_change),
         noise=noise,
         changes=tuple(changes),
-        why=reason,
+        reason=reason,
         tensorflow=earlier.tensorflow,
     )
 
@@ -130,20 +139,27 @@ def _compare_measurements(
 
     With `include_disturbed`, none is excluded.
     """
-    earlier_by_key = {measurement.key: measurement for measurement in earlier_run.runs if measurement.seconds is not None}
+    earlier_by_key = {
+        measurement.key: measurement
+        for measurement in earlier_run.measurements
+        if measurement.seconds is not None
+    }
     changes, excluded_count = [], 0
     for measurement in measurements:
         earlier = earlier_by_key.get(measurement.key)
         if measurement.seconds is None or earlier is None or earlier.seconds is None:
             continue
-        if not include_disturbed and (measurement.disturbed or earlier.disturbed):
+        if not include_disturbed and (measurement.is_disturbed or earlier.is_disturbed):
             excluded_count += 1
             continue
         ratio = measurement.seconds.median / earlier.seconds.median
         noise = max(
             MIN_NOISE if earlier.seconds.median >= SHORT_MEASUREMENT_S else MIN_SHORT_NOISE,
             2 * math.hypot(measurement.seconds.noise, earlier.seconds.noise),
-            _estimate_drift(compute_round_variation(measurement.rounds), compute_round_variation(earlier.rounds)),
+            _estimate_drift(
+                compute_round_variation(measurement.round_medians),
+                compute_round_variation(earlier.round_medians),
+            ),
         )
         changes.append(MeasurementChange(measurement, earlier, ratio, noise))
     return changes, excluded_count
@@ -164,6 +180,6 @@ def _estimate_drift(variation: float | None, earlier_variation: float | None) ->
 
 def _compare_processors(current: ProcessorTimes | None, earlier: ProcessorTimes | None) -> float:
     """Return how many times as long the same work takes on the processor now, or 1 if not measured."""
-    if earlier is None or current is None or earlier.what != current.what:
+    if earlier is None or current is None or earlier.program != current.program:
         return 1.0
-    return current.seconds / earlier.seconds
+    return current.median_seconds / earlier.median_seconds

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.bench.models import GpuObservation, Interconnect, Measurement
 
-__all__ = ["add_measured_speeds", "describe_transfer", "find_narrow_links", "find_pairs_lacking_peer"]
+__all__ = ["add_measured_speeds", "describe_transfer", "find_narrow_links", "find_pairs_without_peer_access"]
 
 MIN_SAMPLES = 3
 """The number of samples of a busy GPU from which its PCI Express generation is used: an idle GPU lowers it."""
@@ -27,7 +27,7 @@ _MATRIX_ROW = re.compile(r"\] +(\d+): +([NY](?: [NY])*)\s*$")
 """A row of TensorFlow's peer access matrix, such as "] 0:   N Y"."""
 
 
-def find_pairs_lacking_peer(log: str) -> frozenset[tuple[str, str]] | None:
+def find_pairs_without_peer_access(log: str) -> frozenset[tuple[str, str]] | None:
     """Return the pairs of GPUs, such as ("GPU:0", "GPU:1"), for which TensorFlow's log denies peer access.
 
     Return None if the log has no matrix of peer access.
@@ -48,22 +48,28 @@ def add_measured_speeds(
     links: Sequence[Interconnect], measurements: Sequence[Measurement], log: str
 ) -> tuple[Interconnect, ...]:
     """Add to each link its highest measured speed, and its peer access according to the log."""
-    pairs_lacking_peer = find_pairs_lacking_peer(log)
+    pairs_lacking_peer = find_pairs_without_peer_access(log)
     measured_links = []
     for link in links:
-        link_devices = {link.one, link.other}
+        link_devices = {link.first_device, link.second_device}
         speeds = [
             measurement.gbps
             for measurement in measurements
-            if measurement.workload == "copy" and set(measurement.devices) == link_devices and measurement.gbps
+            if measurement.workload == "copy"
+            and set(measurement.devices) == link_devices
+            and measurement.gbps
         ]
-        has_peer_access = link.peer
+        has_peer_access = link.has_peer_access
         if pairs_lacking_peer is not None and all(device.startswith("GPU") for device in link_devices):
-            has_peer_access = (link.one, link.other) not in pairs_lacking_peer and (
-                link.other,
-                link.one,
+            has_peer_access = (link.first_device, link.second_device) not in pairs_lacking_peer and (
+                link.second_device,
+                link.first_device,
             ) not in pairs_lacking_peer
-        measured_links.append(dataclasses.replace(link, measured=max(speeds, default=None), peer=has_peer_access))
+        measured_links.append(
+            dataclasses.replace(
+                link, measured_gbps=max(speeds, default=None), has_peer_access=has_peer_access
+            )
+        )
     return tuple(measured_links)
 
 
@@ -82,12 +88,12 @@ def describe_transfer(
     ]
     if speeds:
         description = f"; between these devices at most {max(speeds):.1f} GB/s were measured"
-    links_between = [link for link in links if {link.one, link.other} <= set(devices)]
+    links_between = [link for link in links if {link.first_device, link.second_device} <= set(devices)]
     slow_link = next((link for link in links_between if link.kind in SLOW_PATHS), None)
-    if any(link.peer is False for link in links_between):
+    if any(link.has_peer_access is False for link in links_between):
         description += "; they cannot reach each other's memory, so all of it goes through the host's"
     elif slow_link is not None:
-        description += f"; between {slow_link.one} and {slow_link.other} it goes {SLOW_PATHS[slow_link.kind]}"
+        description += f"; between {slow_link.first_device} and {slow_link.second_device} it goes {SLOW_PATHS[slow_link.kind]}"
     return description
 
 
@@ -96,16 +102,18 @@ def find_narrow_links(observations: Sequence[GpuObservation], links: Sequence[In
     findings = []
     for observation in observations:
         limits = []
-        if observation.lanes and observation.lanes_most and observation.lanes < observation.lanes_most:
-            limits.append(f"{observation.lanes} of {observation.lanes_most} lanes")
+        if observation.lanes and observation.max_lanes and observation.lanes < observation.max_lanes:
+            limits.append(f"{observation.lanes} of {observation.max_lanes} lanes")
         has_lower_generation = (
             observation.generation
-            and observation.generation_most
-            and observation.generation < observation.generation_most
+            and observation.max_generation
+            and observation.generation < observation.max_generation
         )
-        if has_lower_generation and observation.looks >= MIN_SAMPLES:
-            limits.append(f"generation {observation.generation} of {observation.generation_most}")
-        link = next((item for item in links if item.kind == "pcie" and item.other == observation.device), None)
+        if has_lower_generation and observation.sample_count >= MIN_SAMPLES:
+            limits.append(f"generation {observation.generation} of {observation.max_generation}")
+        link = next(
+            (item for item in links if item.kind == "pcie" and item.second_device == observation.device), None
+        )
         if limits:
             findings.append(_make_link_finding(observation.device, " and ".join(limits), link))
     return findings
@@ -114,10 +122,14 @@ def find_narrow_links(observations: Sequence[GpuObservation], links: Sequence[In
 def _make_link_finding(device: str, limits: str, link: Interconnect | None) -> Finding:
     """Build the finding for a link. `limits` says how many lanes and which generation it uses, such as "8 of 16 lanes"."""
     max_speed = (
-        f" At most {link.gbps:.1f} GB/s come to it." if link is not None and link.gbps is not None else ""
+        f" At most {link.max_gbps:.1f} GB/s come to it."
+        if link is not None and link.max_gbps is not None
+        else ""
     )
     measured_speed = (
-        f" {link.measured:.1f} GB/s were measured." if link is not None and link.measured is not None else ""
+        f" {link.measured_gbps:.1f} GB/s were measured."
+        if link is not None and link.measured_gbps is not None
+        else ""
     )
     return Finding(
         NARROW_LINK,

@@ -30,7 +30,7 @@ __all__ = [
     "is_gpu",
 ]
 
-MIN_UNSTEADINESS = 0.05
+MIN_SPEED_VARIATION = 0.05
 """The variation from round to round from which a machine counts as unsteady (see `noise.compute_speed_variation`)."""
 MAX_OTHER_SHARE = 0.15
 """The share of all processors, used by other programs, from which a measurement counts as disturbed."""
@@ -77,11 +77,11 @@ class MeasuredDevice:
     """Name of the product, such as "Tesla T4", or None if not known."""
     peak_gflops: float | None = None
     """GFLOP/s that its multiprocessors can reach in float32 at their highest clock, or None if not known."""
-    peaks: Mapping[str, float] = field(default_factory=dict)
+    peak_gflops_by_dtype: Mapping[str, float] = field(default_factory=dict)
     """GFLOP/s that it can reach with each data type, on tensor cores if it has them for that type."""
-    capability: str | None = None
+    compute_capability: str | None = None
     """Compute capability, such as "8.6"."""
-    software: bool = False
+    is_software: bool = False
     """Whether it is tfdoctor's software GPU, whose times say nothing about a real GPU."""
 
 
@@ -106,71 +106,75 @@ class Measurement:
     strategy: str
     """"one" for a single device, else how several devices share the work: "towers" or "mirrored"."""
     seconds: MedianTime | None
-    """Time of a call, or None if it was not timed. The reason is in `left_out`."""
+    """Time of a call, or None if it was not timed. The reason is in `omission_reason`."""
     repeats: int
     """Number of timed calls from which the median is computed."""
-    first: float | None
+    first_call_seconds: float | None
     """Seconds of the very first call, which also optimizes the graph, compiles, and chooses kernels."""
-    flop: float | None
+    flop_count: float | None
     """Floating-point operations of one call, or None if they are not counted."""
-    bytes: int | None
+    transferred_bytes: int | None
     """Bytes that one call transfers, or None if they are not counted."""
-    others: float | None
+    other_programs_share: float | None
     """Share of all processors that other programs used. 1 if a quota stopped this program, None if unknown."""
-    left_out: str = ""
+    omission_reason: str = ""
     """Reason why it was not timed, or "" if it was."""
-    software: bool = False
+    is_software: bool = False
     """Whether a software GPU was timed."""
-    xla: bool = False
+    uses_xla: bool = False
     """Whether XLA compiled it."""
-    way: str | None = None
+    averaging_method: str | None = None
     """Method by which the strategy averages, such as "CollectiveAllReduce, NCCL", or None if not known."""
-    heard: str = ""
+    compilation_log: str = ""
     """Lines about compilation that TensorFlow logged during the first call."""
-    rounds: tuple[float | None, ...] = ()
+    round_medians: tuple[float | None, ...] = ()
     """Median time of each round, or None for a round without times of this measurement.
 
     In a round, all workloads take turns.
     """
-    compiled: tuple[str, ...] = ()
+    first_call_steps: tuple[str, ...] = ()
     """Additional steps of the first call: ptx-jit, ptxas, xla, cudnn-autotune, graph."""
 
     @property
-    def compiling(self) -> float | None:
+    def first_call_overhead(self) -> float | None:
         """Seconds by which the first call took longer than the median, or None if not known."""
-        if self.first is None or self.seconds is None:
+        if self.first_call_seconds is None or self.seconds is None:
             return None
-        return max(self.first - self.seconds.median, 0.0)
+        return max(self.first_call_seconds - self.seconds.median, 0.0)
 
     @property
-    def disturbed(self) -> bool:
+    def is_disturbed(self) -> bool:
         """Whether other programs used much of the processors, or a quota stopped this program."""
-        return self.others is not None and self.others >= MAX_OTHER_SHARE
+        return self.other_programs_share is not None and self.other_programs_share >= MAX_OTHER_SHARE
 
     @property
-    def on_gpu(self) -> bool:
+    def uses_gpu(self) -> bool:
         """Whether a GPU is among the devices."""
         return any(map(is_gpu, self.devices))
 
     @property
     def gflops(self) -> float | None:
         """Speed in 10⁹ floating-point operations per second, or None if not known."""
-        return self.flop / self.seconds.median / 1e9 if self.flop and self.seconds else None
+        return self.flop_count / self.seconds.median / 1e9 if self.flop_count and self.seconds else None
 
     @property
     def gbps(self) -> float | None:
         """Speed in 10⁹ bytes per second, or None if not known."""
-        return self.bytes / self.seconds.median / 1e9 if self.bytes and self.seconds else None
+        return (
+            self.transferred_bytes / self.seconds.median / 1e9
+            if self.transferred_bytes and self.seconds
+            else None
+        )
 
     @property
-    def family(self) -> tuple[str, str | None, str | None, str, bool]:
+    def curve_key(self) -> tuple[str, str | None, str | None, str, bool]:
         """Properties that are constant along a curve: workload, model, part, dtype, XLA."""
-        return self.workload, self.model, self.part, self.dtype, self.xla
+        return self.workload, self.model, self.part, self.dtype, self.uses_xla
 
     @property
     def key(self) -> tuple[object, ...]:
         """Properties that distinguish it from all other measurements of the run."""
-        return *self.family, self.size, self.devices, self.strategy, self.software
+        return *self.curve_key, self.size, self.devices, self.strategy, self.is_software
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,23 +184,23 @@ class GpuObservation:
     device: str
     slowdowns: tuple[str, ...] = ()
     """Reported reasons for low clocks, such as "sw_power_cap" or "hw_thermal_slowdown"."""
-    temperature: int | None = None
+    max_temperature: int | None = None
     """Highest temperature in degrees Celsius."""
     power_limit: float | None = None
     """Current power limit in watts."""
-    power_default: float | None = None
+    default_power_limit: float | None = None
     """Default power limit in watts."""
-    processes: tuple[str, ...] = ()
+    other_processes: tuple[str, ...] = ()
     """Other programs that compute on it."""
     lanes: int | None = None
     """Largest number of PCI Express lanes in use."""
-    lanes_most: int | None = None
+    max_lanes: int | None = None
     """Number of PCI Express lanes that GPU and slot support."""
     generation: int | None = None
     """Highest PCI Express generation in use."""
-    generation_most: int | None = None
+    max_generation: int | None = None
     """PCI Express generation that GPU and slot support."""
-    looks: int = 0
+    sample_count: int = 0
     """Number of samples while TensorFlow computed."""
 
 
@@ -204,19 +208,19 @@ class GpuObservation:
 class Interconnect:
     """The link between two devices."""
 
-    one: str
+    first_device: str
     """The first device. "CPU:0" stands for the host's memory."""
-    other: str
+    second_device: str
     """The second device."""
     kind: str
     """Kind of link (pcie, nvlink, other), or what PCI Express passes through (switch, bridge, bridges, processors)."""
-    how: str
+    description: str
     """Description, such as "PCI Express 4.0 x16", "NV4" or "SYS"."""
-    gbps: float | None
+    max_gbps: float | None
     """Capacity in one direction without packet overhead, in 10⁹ bytes per second, or None if not known."""
-    measured: float | None = None
+    measured_gbps: float | None = None
     """Highest measured speed, in the same unit, or None if it was not measured."""
-    peer: bool | None = None
+    has_peer_access: bool | None = None
     """Whether one GPU can access the other's memory (from TensorFlow's log or nvidia-smi), or None if unknown."""
 
 
@@ -224,9 +228,9 @@ class Interconnect:
 class ProcessorTimes:
     """The speed of the processor during the run, measured with a program other than TensorFlow."""
 
-    what: str
+    program: str
     """The measured program, such as "numpy 2.3.1". Only times of the same program can be compared."""
-    seconds: float
+    median_seconds: float
     """Median time in seconds."""
 
 
@@ -234,31 +238,31 @@ class ProcessorTimes:
 class Disturbance:
     """The extent to which a run was disturbed."""
 
-    pieces: int = 0
+    disturbed_count: int = 0
     """Number of disturbed measurements."""
-    of: int = 0
+    assessed_count: int = 0
     """Number of measurements that took long enough to tell whether they were disturbed."""
-    much: bool = False
+    is_serious: bool = False
     """Whether the extent is so large that no conclusions are drawn from the run."""
-    quota: bool = False
+    is_quota_exceeded: bool = False
     """Whether a quota stopped the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """The size from which `device` is faster than `against`."""
+    """The size from which `device` is faster than `reference_device`."""
 
     workload: str
     model: str | None
     dtype: str
-    against: str
+    reference_device: str
     device: str
-    size: int | None
+    min_faster_size: int | None
     """Smallest timed size from which `device` is faster at all timed sizes, beyond noise. None if it never is."""
-    below: int | None
+    max_slower_size: int | None
     """Largest timed size at which `device` is not faster beyond noise. None if it always is."""
-    fold: float
-    """Time of `against` divided by that of `device`, at the largest timed size."""
+    speedup: float
+    """Time of `reference_device` divided by that of `device`, at the largest timed size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,34 +271,34 @@ class Scaling:
 
     strategy: str
     model: str | None
-    size: int
+    batch_size: int
     """Total batch."""
-    names: tuple[str, ...]
+    devices: tuple[str, ...]
     """The devices."""
     speedup: float
     """Time of the fastest single device divided by that of all devices."""
-    low: float
+    speedup_low: float
     """Lower bound of the speedup, from the ends of both confidence intervals."""
-    high: float
+    speedup_high: float
     """Upper bound of the speedup, computed in the same way."""
-    compute: float | None
+    compute_seconds: float | None
     """Seconds of computing the gradients, or None if not timed separately."""
-    allreduce: float | None
+    allreduce_seconds: float | None
     """Seconds of averaging the gradients and updating the weights, or the rest of the step if not timed separately.
 
     None if neither is known.
     """
-    why: tuple[str, ...]
+    reasons: tuple[str, ...]
     """Sentences that explain a low speedup, the most important first, or an empty tuple if it is not low."""
-    software: bool = False
+    is_software: bool = False
     """Whether software GPUs were timed."""
-    idle: float | None = None
+    idle_seconds: float | None = None
     """Remaining seconds of the step, in which devices wait for the host or each other, or None if unknown."""
-    input: float | None = None
+    input_seconds: float | None = None
     """Additional seconds of a step whose batch comes from the host's memory, or None if not timed."""
-    fed: tuple[float, float, float] | None = None
+    fed_speedup: tuple[float, float, float] | None = None
     """(speedup, low, high) for steps whose batch comes from the host's memory, or None if not timed."""
-    way: str | None = None
+    averaging_method: str | None = None
     """Method that averages the gradients, such as "NCCL". None if unknown or if TensorFlow only adds them up."""
 
 
@@ -302,15 +306,15 @@ class Scaling:
 class MeasurementChange:
     """The change of one measurement between two runs."""
 
-    now: Measurement
-    then: Measurement
+    current: Measurement
+    earlier: Measurement
     ratio: float
     """Time now divided by the earlier time."""
     noise: float
     """Largest relative deviation of the ratio from 1 that can be chance."""
 
     @property
-    def beyond(self) -> bool:
+    def exceeds_noise(self) -> bool:
         """Whether the change is larger than the noise."""
         return abs(math.log(self.ratio)) > math.log1p(self.noise)
 
@@ -319,7 +323,7 @@ class MeasurementChange:
 class BenchComparison:
     """A comparison of a run with an earlier one."""
 
-    name: str
+    file_name: str
     """File of the earlier run."""
     verdict: str
     """same, slower, faster, disturbed or incomparable."""
@@ -329,7 +333,7 @@ class BenchComparison:
     """Largest relative change that can be chance, or None if the runs are not comparable."""
     changes: tuple[MeasurementChange, ...]
     """Changes of the measurements that both runs have and that were compared."""
-    why: str
+    reason: str
     """Basis of the verdict, or the reason why the runs cannot be compared."""
     tensorflow: str | None = None
     """TensorFlow version of the earlier run, or None if not known."""
@@ -342,40 +346,44 @@ class Bench:
     target: str
     tensorflow: str | None
     devices: tuple[MeasuredDevice, ...]
-    runs: tuple[Measurement, ...]
-    watched: tuple[GpuObservation, ...]
-    crossover: tuple[Crossover, ...]
-    scaling: tuple[Scaling, ...]
-    disturbed: str
+    measurements: tuple[Measurement, ...]
+    gpu_observations: tuple[GpuObservation, ...]
+    crossovers: tuple[Crossover, ...]
+    scalings: tuple[Scaling, ...]
+    disturbance_text: str
     """Description of what disturbed the run, or "" if no disturbance was found."""
-    stopped: str
+    stop_reason: str
     """Sentence on why the run ended early, or "" if it did not."""
     findings: tuple[Finding, ...]
     summary: str
     links: tuple[Interconnect, ...] = ()
     disturbance: Disturbance = Disturbance()
-    unsteady: float | None = None
+    speed_variation: float | None = None
     """Variation of the machine's speed from round to round, or None if not known."""
-    yardstick: ProcessorTimes | None = None
+    processor_times: ProcessorTimes | None = None
     """Speed of the processor outside TensorFlow, or None if it was not measured."""
-    look: str = ""
+    check_command: str = ""
     """Command that reports why TensorFlow lists no GPU, or "" if it lists one or the user selected the devices."""
     comparison: BenchComparison | None = None
     """Comparison with an earlier run, or None if none was given."""
-    plots: tuple[str, ...] = ()
+    plot_paths: tuple[str, ...] = ()
     """Paths of the charts that were written."""
 
     @property
-    def any_timed(self) -> bool:
+    def has_times(self) -> bool:
         """Whether anything was timed."""
-        return any(measurement.seconds for measurement in self.runs)
+        return any(measurement.seconds for measurement in self.measurements)
 
     @property
     def is_unsteady(self) -> bool:
         """Whether the machine's speed varied enough to mention it."""
-        return self.unsteady is not None and self.unsteady >= MIN_UNSTEADINESS and not self.disturbance.much
+        return (
+            self.speed_variation is not None
+            and self.speed_variation >= MIN_SPEED_VARIATION
+            and not self.disturbance.is_serious
+        )
 
     @property
-    def much_disturbed(self) -> str:
+    def serious_disturbance_text(self) -> str:
         """Description of what disturbed the run if that prevents conclusions, else ""."""
-        return self.disturbed if self.disturbance.much else ""
+        return self.disturbance_text if self.disturbance.is_serious else ""

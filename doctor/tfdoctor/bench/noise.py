@@ -64,7 +64,9 @@ def compute_interval(times: Sequence[float], rounds: Sequence[float | None] = ()
     factor = 1.0
     if round_variation is not None:
         factor = math.exp(
-            STUDENT_T[min(round_count - MIN_TIMES, len(STUDENT_T) - 1)] * round_variation / math.sqrt(round_count)
+            STUDENT_T[min(round_count - MIN_TIMES, len(STUDENT_T) - 1)]
+            * round_variation
+            / math.sqrt(round_count)
         )
     return MedianTime(
         middle,
@@ -105,16 +107,20 @@ def compute_speed_variation(measurements: Iterable[Measurement]) -> float | None
     usable = [
         measurement
         for measurement in select_long_measurements(measurements)
-        if compute_round_variation(measurement.rounds) is not None
+        if compute_round_variation(measurement.round_medians) is not None
     ]
     if len(usable) < MIN_MEASUREMENTS:
         return None
     round_deviations = []
-    for round_number in range(max(len(measurement.rounds) for measurement in usable)):
+    for round_number in range(max(len(measurement.round_medians) for measurement in usable)):
         deviations = [
-            measurement.rounds[round_number] / measurement.seconds.median  # type: ignore[operator]
+            measurement.round_medians[round_number] / measurement.seconds.median  # type: ignore[operator]
             for measurement in usable
-            if measurement.seconds and round_number < len(measurement.rounds) and measurement.rounds[round_number] is not None
+            if measurement.seconds
+            and round_number < len(measurement.round_medians)
+            and measurement.round_medians[round_number] is not None
         ]
-        round_deviations.append(statistics.median(deviations) if len(deviations) >= MIN_MEASUREMENTS else None)
+        round_deviations.append(
+            statistics.median(deviations) if len(deviations) >= MIN_MEASUREMENTS else None
+        )
     return compute_round_variation(round_deviations)

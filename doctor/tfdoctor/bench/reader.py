@@ -19,7 +19,7 @@ from tfdoctor.bench.models import (
     ProcessorTimes,
 )
 from tfdoctor.bench.noise import compute_interval
-from tfdoctor.bench.warmup import STEP_NAMES
+from tfdoctor.bench.warmup import STEP_PHRASES
 from tfdoctor.errors import UsageError
 from tfdoctor.records import dataclass
 from tfdoctor.text import clean, clean_line
@@ -27,7 +27,7 @@ from tfdoctor.text import clean, clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["RawMeasurements", "parse_earlier", "parse_lines"]
+__all__ = ["RawMeasurements", "parse_earlier_run", "parse_payload_lines"]
 
 MAX_MEASUREMENTS = 5000
 """The maximum number of measurements that are read."""
@@ -48,34 +48,34 @@ class RawMeasurements:
 
     tensorflow: str | None
     devices: tuple[MeasuredDevice, ...]
-    runs: tuple[Measurement, ...]
-    watched: tuple[GpuObservation, ...] = ()
-    stopped: str = ""
+    measurements: tuple[Measurement, ...]
+    gpu_observations: tuple[GpuObservation, ...] = ()
+    stop_reason: str = ""
     """Sentence on why the run ended early, or "" if it did not."""
-    error: str = ""
+    error_message: str = ""
     """Error message of the last stage that failed, or "" if none did."""
-    disturbed: str = ""
+    disturbance_text: str = ""
     """Description of what disturbed an earlier run. "" if its undisturbed measurements can be compared."""
     links: tuple[Interconnect, ...] = ()
-    yardstick: ProcessorTimes | None = None
+    processor_times: ProcessorTimes | None = None
     log: str = ""
     """Lines about compilation and links between devices that TensorFlow logged when it created its devices."""
-    interrupted: bool = False
+    was_interrupted: bool = False
     """Whether the user interrupted the run."""
-    asked: bool = False
+    has_selected_devices: bool = False
     """Whether the user selected the devices."""
-    unserved: str = ""
+    unsupported_reason: str = ""
     """Reason why none of the requested workloads can run, or "" if some of them can."""
-    autotuned: bool = True
+    autotunes_cudnn: bool = True
     """Whether cuDNN chooses its algorithms by trying them."""
 
     @property
-    def any_timed(self) -> bool:
+    def has_times(self) -> bool:
         """Whether anything was timed."""
-        return any(measurement.seconds for measurement in self.runs)
+        return any(measurement.seconds for measurement in self.measurements)
 
 
-def parse_lines(lines: Iterable[object]) -> RawMeasurements:
+def parse_payload_lines(lines: Iterable[object]) -> RawMeasurements:
     """Parse the payload's lines, each a JSON value. Of two lines for the same measurement, the later one counts."""
     version, devices, log, yardstick = None, [], "", None
     error_message, unserved, autotuned = "", "", True
@@ -97,7 +97,7 @@ def parse_lines(lines: Iterable[object]) -> RawMeasurements:
             MeasuredDevice(
                 clean_line(item["device"], limit=20),
                 _clean_text(item.get("device_name")),
-                capability=_clean_text(item.get("compute_capability")),
+                compute_capability=_clean_text(item.get("compute_capability")),
             )
             for item in (raw_devices[:MAX_DEVICES] if isinstance(raw_devices, list) else ())
             if isinstance(item, dict) and isinstance(item.get("device"), str)
@@ -105,17 +105,19 @@ def parse_lines(lines: Iterable[object]) -> RawMeasurements:
         yardstick = _parse_yardstick(line.get("yardstick")) or yardstick
         raw_measurement = line.get("run")
         measurement = _parse_with_samples(raw_measurement) if isinstance(raw_measurement, dict) else None
-        if measurement is not None and (measurement.key in measurements or len(measurements) < MAX_MEASUREMENTS):
+        if measurement is not None and (
+            measurement.key in measurements or len(measurements) < MAX_MEASUREMENTS
+        ):
             measurements[measurement.key] = measurement
     return RawMeasurements(
         tensorflow=version,
         devices=tuple(devices),
-        runs=tuple(measurements.values()),
-        error=error_message,
-        yardstick=yardstick,
+        measurements=tuple(measurements.values()),
+        error_message=error_message,
+        processor_times=yardstick,
         log=log[:MAX_LOG_CHARS],
-        unserved=unserved,
-        autotuned=autotuned,
+        unsupported_reason=unserved,
+        autotunes_cudnn=autotuned,
     )
 
 
@@ -184,24 +186,24 @@ def _parse_measurement(
         strategy=raw["strategy"],
         seconds=seconds,
         repeats=repeats,
-        first=_parse_positive(raw.get("first")),
-        flop=_parse_positive(raw.get("flop")),
-        bytes=int(_parse_positive(raw.get("bytes")) or 0) or None,
-        others=0.0 if raw.get("others") == 0 else _parse_positive(raw.get("others")),
-        left_out=_clean_text(raw.get("left_out")) or "",
-        software=raw.get("software") is True,
-        xla=raw.get("xla") is True,
-        way=_clean_text(raw.get("way")),
-        rounds=rounds,
-        heard=clean(raw["heard"]) if isinstance(raw.get("heard"), str) else "",
-        compiled=_parse_compiled(raw.get("compile")),
+        first_call_seconds=_parse_positive(raw.get("first")),
+        flop_count=_parse_positive(raw.get("flop")),
+        transferred_bytes=int(_parse_positive(raw.get("bytes")) or 0) or None,
+        other_programs_share=0.0 if raw.get("others") == 0 else _parse_positive(raw.get("others")),
+        omission_reason=_clean_text(raw.get("left_out")) or "",
+        is_software=raw.get("software") is True,
+        uses_xla=raw.get("xla") is True,
+        averaging_method=_clean_text(raw.get("way")),
+        round_medians=rounds,
+        compilation_log=clean(raw["heard"]) if isinstance(raw.get("heard"), str) else "",
+        first_call_steps=_parse_compiled(raw.get("compile")),
     )
 
 
 def _parse_compiled(value: object) -> tuple[str, ...]:
     """Return the known steps of a first call in an earlier run's object `compile`."""
     names = value.get("what") if isinstance(value, dict) else None
-    return tuple(name for name in names[:8] if name in STEP_NAMES) if isinstance(names, list) else ()
+    return tuple(name for name in names[:8] if name in STEP_PHRASES) if isinstance(names, list) else ()
 
 
 def _parse_positive(value: object) -> float | None:
@@ -219,7 +221,7 @@ def _clean_text(value: object) -> str | None:
     return clean_line(value, limit=300) if isinstance(value, str) and value else None
 
 
-def parse_earlier(data: bytes, name: str) -> RawMeasurements:
+def parse_earlier_run(data: bytes, name: str) -> RawMeasurements:
     """Parse a file that `tfdoctor bench --json` or `-o` wrote. Raise UsageError if it is invalid.
 
     `name` is the file as the user named it.
@@ -268,9 +270,9 @@ def parse_earlier(data: bytes, name: str) -> RawMeasurements:
             for device in (devices if isinstance(devices, list) else [])[:MAX_DEVICES]
             if isinstance(device, dict) and isinstance(device.get("device"), str)
         ),
-        runs=tuple(measurements),
-        disturbed=_get_disturbance(raw),
-        yardstick=_parse_yardstick(raw.get("yardstick")),
+        measurements=tuple(measurements),
+        disturbance_text=_get_disturbance(raw),
+        processor_times=_parse_yardstick(raw.get("yardstick")),
     )
 
 

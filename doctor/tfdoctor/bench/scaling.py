@@ -33,7 +33,7 @@ AVERAGING_NAMES = {
     "HierarchicalCopyAllReduce": "hierarchical copies",
     "ReductionToOneDevice": "copies to one device and back",
 }
-"""The name in sentences of each averaging method, by its name in `Measurement.way`."""
+"""The name in sentences of each averaging method, by its name in `Measurement.averaging_method`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class _TrainingStep:
     @property
     def has_only_cpus(self) -> bool:
         """Whether no device is a GPU, so that all are parts of the same processor."""
-        return not self.measurement.on_gpu
+        return not self.measurement.uses_gpu
 
 
 def compute_scalings(
@@ -96,7 +96,7 @@ def compute_scalings(
         single_measurements = {
             other.devices[0]: other
             for other in measurements
-            if other.family == measurement.family
+            if other.curve_key == measurement.curve_key
             and other.strategy == "one"
             and other.size == measurement.size
             and other.devices[0] in measurement.devices
@@ -117,7 +117,9 @@ def _rank_step(step: _TrainingStep) -> tuple[bool, int]:
 
 
 def _make_step(
-    measurement: Measurement, single_measurements: Mapping[str, Measurement], measurements: Sequence[Measurement]
+    measurement: Measurement,
+    single_measurements: Mapping[str, Measurement],
+    measurements: Sequence[Measurement],
 ) -> _TrainingStep:
     """Build a step from those of its parts that were timed. Raise ValueError if the step itself was not timed."""
     if measurement.seconds is None:
@@ -150,7 +152,9 @@ def _make_step(
     allreduce_seconds, idle_seconds = remaining_seconds, None
     if allreduce_part is not None and allreduce_part.seconds is not None:
         # An all-reduce can overlap with the computation, so it takes at most the rest of the step.
-        allreduce_seconds = min(allreduce_part.seconds.median, step_seconds if remaining_seconds is None else remaining_seconds)
+        allreduce_seconds = min(
+            allreduce_part.seconds.median, step_seconds if remaining_seconds is None else remaining_seconds
+        )
         idle_seconds = remaining_seconds - allreduce_seconds if remaining_seconds is not None else None
     fed = find_part("fed", size=measurement.size) if measurement.strategy == "towers" else None
     fed_single = next(
@@ -180,7 +184,9 @@ def _make_step(
         allreduce_seconds=allreduce_seconds,
         idle_seconds=idle_seconds,
         fed_seconds=fed.seconds.median if fed is not None and fed.seconds else None,
-        fed_single_seconds=fed_single.seconds.median if fed_single is not None and fed_single.seconds else None,
+        fed_single_seconds=fed_single.seconds.median
+        if fed_single is not None and fed_single.seconds
+        else None,
         fed_speedup=fed_speedup,
     )
 
@@ -193,7 +199,9 @@ def _make_scaling(
 ) -> Scaling:
     """Build the scaling of a step: its speedup and, if that is low, the reasons."""
     measurement = step.measurement
-    fastest = min(step.single_measurements.values(), key=lambda other: other.seconds.median if other.seconds else 0.0)
+    fastest = min(
+        step.single_measurements.values(), key=lambda other: other.seconds.median if other.seconds else 0.0
+    )
     single_time, step_time = fastest.seconds, measurement.seconds
     if single_time is None or step_time is None:
         raise ValueError("only what was timed scales")
@@ -206,19 +214,21 @@ def _make_scaling(
     return Scaling(
         strategy=measurement.strategy,
         model=measurement.model,
-        size=measurement.size,
-        names=measurement.devices,
+        batch_size=measurement.size,
+        devices=measurement.devices,
         speedup=speedup,
-        low=single_time.low / step_time.high,
-        high=single_time.high / step_time.low,
-        compute=step.compute_seconds,
-        allreduce=step.allreduce_seconds,
-        why=reasons,
-        software=measurement.software,
-        idle=step.idle_seconds,
-        input=step.input_seconds,
-        fed=step.fed_speedup,
-        way=AVERAGING_NAMES.get(measurement.way or "", measurement.way),
+        speedup_low=single_time.low / step_time.high,
+        speedup_high=single_time.high / step_time.low,
+        compute_seconds=step.compute_seconds,
+        allreduce_seconds=step.allreduce_seconds,
+        reasons=reasons,
+        is_software=measurement.is_software,
+        idle_seconds=step.idle_seconds,
+        input_seconds=step.input_seconds,
+        fed_speedup=step.fed_speedup,
+        averaging_method=AVERAGING_NAMES.get(
+            measurement.averaging_method or "", measurement.averaging_method
+        ),
     )
 
 
@@ -244,7 +254,9 @@ def _list_reasons(
     ]
 
 
-def _find_device_reasons(step: _TrainingStep, observations: Sequence[GpuObservation]) -> list[tuple[float, str]]:
+def _find_device_reasons(
+    step: _TrainingStep, observations: Sequence[GpuObservation]
+) -> list[tuple[float, str]]:
     """Return (weight, sentence) for each problem of the devices themselves.
 
     The weights are above 1, so that these problems come before the parts of a step.
@@ -253,20 +265,31 @@ def _find_device_reasons(step: _TrainingStep, observations: Sequence[GpuObservat
     if step.has_only_cpus:
         sentence = "are parts of the same processor: together they have no more cores than one."
         weighted_reasons.append((9.0, f"{join_words(measurement.devices)} {sentence}"))
-    if measurement.software:
+    if measurement.is_software:
         weighted_reasons.append(
             (9.0, f"{join_words(measurement.devices)} are software: they share this machine's processor.")
         )
     for observation in observations:
-        if observation.device in measurement.devices and observation.processes:
-            program = observation.processes[0]
-            sentence = f"Another program computes on {observation.device} ({program}); the others wait for it."
+        if observation.device in measurement.devices and observation.other_processes:
+            program = observation.other_processes[0]
+            sentence = (
+                f"Another program computes on {observation.device} ({program}); the others wait for it."
+            )
             weighted_reasons.append((8.0, sentence))
-        if observation.device in measurement.devices and set(observation.slowdowns) & {*THERMAL_SLOWDOWNS, *POWER_SLOWDOWNS}:
+        if observation.device in measurement.devices and set(observation.slowdowns) & {
+            *THERMAL_SLOWDOWNS,
+            *POWER_SLOWDOWNS,
+        }:
             sentence = f"{observation.device} lowers its clocks ({observation.slowdowns[0]}); the others wait for it."
             weighted_reasons.append((7.0, sentence))
-    single_seconds = [other.seconds.median for other in step.single_measurements.values() if other.seconds is not None]
-    if not step.has_only_cpus and len(single_seconds) > 1 and min(single_seconds) < MIN_SPEED_RATIO * max(single_seconds):
+    single_seconds = [
+        other.seconds.median for other in step.single_measurements.values() if other.seconds is not None
+    ]
+    if (
+        not step.has_only_cpus
+        and len(single_seconds) > 1
+        and min(single_seconds) < MIN_SPEED_RATIO * max(single_seconds)
+    ):
         _, slowest_device = max(
             (other.seconds.median, device)
             for device, other in step.single_measurements.items()
@@ -290,7 +313,9 @@ def _find_step_reasons(
         # If averaging was not timed separately, the rest of the step counts as averaging.
         saved = step.fastest_single_seconds - compute if compute is not None else None
         if allreduce > MIN_COST_SHARE * total or (saved is not None and 0 < saved < allreduce):
-            method = AVERAGING_NAMES.get(step.measurement.way or "", step.measurement.way)
+            method = AVERAGING_NAMES.get(
+                step.measurement.averaging_method or "", step.measurement.averaging_method
+            )
             note = f" by {method}" if method else ""
             comparison = (
                 f", more than the split saves ({format_duration(saved)})"
@@ -314,10 +339,12 @@ def _find_step_reasons(
         compute is not None
         and compute > MIN_EFFICIENCY * step.fastest_single_seconds
         and not step.has_only_cpus
-        and not step.measurement.software
+        and not step.measurement.is_software
     ):
         percentage = 100 * compute / step.fastest_single_seconds
-        share = f"1/{step.device_count} of it takes {percentage:.0f} % of the time of all of it on one device."
+        share = (
+            f"1/{step.device_count} of it takes {percentage:.0f} % of the time of all of it on one device."
+        )
         sentence = f"The batch of {step.measurement.size} is too small: {share}"
         weighted_reasons.append((compute / total * 0.9, sentence))
     return weighted_reasons
@@ -325,7 +352,12 @@ def _find_step_reasons(
 
 def _find_input_reason(step: _TrainingStep) -> list[tuple[float, str]]:
     """Return a (weight, sentence) if transferring the batch to the devices limits the speed, else []."""
-    if step.input_seconds is None or step.fed_seconds is None or step.fed_speedup is None or step.fed_single_seconds is None:
+    if (
+        step.input_seconds is None
+        or step.fed_seconds is None
+        or step.fed_speedup is None
+        or step.fed_single_seconds is None
+    ):
         return []
     share = step.input_seconds / step.fed_seconds
     if share <= MIN_COST_SHARE or step.fed_speedup[0] >= MIN_EFFICIENCY * step.device_count:

@@ -7,11 +7,11 @@ from tfdoctor.records import dataclass
 __all__ = [
     "BELOW_PEAK",
     "BENCH_DISTURBED",
-    "CLUSTER",
+    "CLUSTER_CODES",
     "DEVICE_UNUSED",
-    "FLEET",
+    "FLEET_CODES",
     "HARMLESS",
-    "LINT",
+    "LINT_CODES",
     "MEMORY",
     "MISLEADING",
     "NARROW_LINK",
@@ -32,7 +32,7 @@ NARROW_LINK = "TFD831"
 """Codes of the findings of `bench`, from NOT_TIMED to NARROW_LINK."""
 MEMORY = "TFD826"
 """Code of the page about GPU memory. No finding has this code."""
-CLUSTER = {
+CLUSTER_CODES = {
     "cluster-address": "TFD722",
     "cluster-task": "TFD723",
     "json-invalid": "TFD731",
@@ -46,7 +46,7 @@ CLUSTER = {
     "version-differs": "TFD739",
 }
 """Codes of the findings of `cluster`, by name."""
-LINT = {
+LINT_CODES = {
     "misspelt-variable": "TFD711",
     "misspelt-option": "TFD712",
     "variable-set-wrongly": "TFD713",
@@ -58,11 +58,11 @@ LINT = {
     "config-unused": "TFD719",
     "no-soft-placement": "TFD720",
     "all-on-one-device": "TFD721",
-    **{name: CLUSTER[name] for name in ("cluster-address", "cluster-task")},
+    **{name: CLUSTER_CODES[name] for name in ("cluster-address", "cluster-task")},
     "hard-coded-devices": "TFD724",
 }
 """Codes of the findings of `lint`, by name."""
-FLEET = {
+FLEET_CODES = {
     "gpu-unused": "TFD910",
     "host-silent": "TFD911",
     "answer-unusable": "TFD912",
@@ -92,4 +92,4 @@ class CodePage:
     @property
     def code(self) -> str:
         """The code of this name."""
-        return {**CLUSTER, **FLEET}[self.name]
+        return {**CLUSTER_CODES, **FLEET_CODES}[self.name]

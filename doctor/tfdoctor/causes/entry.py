@@ -57,17 +57,17 @@ class CauseData:
     """The word that users see and type. It never changes."""
     meaning: str
     """A sentence that `tfdoctor explain WORD` prints."""
-    title: str
+    finding_title: str
     """Title of the finding about a log that shows this cause."""
-    code: str
+    finding_code: str
     """Code of that finding: the code of the check with this cause, or TFD8xx if only a log shows the cause."""
-    registers: bool = True
+    allows_registration: bool = True
     """False if this cause keeps TensorFlow from registering GPUs. A log that shows a registered GPU takes precedence."""
     severity: Severity = Severity.ERROR
     """Severity of the finding about a log that shows this cause."""
-    consequences: tuple[str, ...] = ()
+    consequence_words: tuple[str, ...] = ()
     """Words of the causes whose findings are only consequences of this one, or are fixed together with it."""
     refusal_rank: int | None = None
     """Rank of this cause among the reasons why no release fits a machine. The lowest rank comes first, None last."""
-    remedies: Remedy | tuple[Remedy | CommonRemedy, ...] = (CommonRemedy.CHECK,)
+    log_remedies: Remedy | tuple[Remedy | CommonRemedy, ...] = (CommonRemedy.CHECK,)
     """Remedies if only a log is available, not the machine."""

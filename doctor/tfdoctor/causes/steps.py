@@ -9,24 +9,24 @@ from __future__ import annotations
 from typing import Union
 
 from tfdoctor.records import dataclass
-from tfdoctor.text import split_entries
+from tfdoctor.text import split_path_list
 
 __all__ = [
     "SHELL_STEPS",
-    "CommentOut",
-    "Export",
+    "CommentOutLine",
     "Install",
     "LinkMatchingFiles",
     "MakeLink",
-    "Prepend",
+    "PrependEntries",
     "Remedy",
-    "Remove",
     "RemoveEntries",
-    "Rename",
+    "RemovePath",
+    "RenameVariable",
+    "SetVariable",
     "ShellStep",
     "Step",
     "Uninstall",
-    "Unset",
+    "UnsetVariable",
     "comment_out_line",
     "remove_entries",
 ]
@@ -38,11 +38,11 @@ class Install:
 
     requirements: tuple[str, ...]
     """Requirements in pip's notation: `"nvidia-cufft-cu12==11.2.3.61"`."""
-    reinstall: bool = False
+    force_reinstall: bool = False
     """True to reinstall distributions that are registered as installed but lack files."""
-    dependencies: bool = True
+    install_dependencies: bool = True
     """False to install nothing but the requirements themselves."""
-    lock: str | None = None
+    lock_id: str | None = None
     """ID of the CUDA set (in compat/locks/cuda) with the hashes of exactly these requirements; None if there is no set."""
 
 
@@ -70,16 +70,16 @@ class LinkMatchingFiles:
     The names of the files may not be known before a wheel is installed.
     """
 
-    source: str
+    source_folder: str
     """Folder that contains the files."""
     pattern: str
     """Pattern of the file names: `"libcudnn*.so.9"`."""
-    folder: str
+    link_folder: str
     """Folder in which the links are created."""
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
+class RemovePath:
     """Remove a file.
 
     If the last part of the path is a pattern (`~*ensorflow*`), remove all entries that match it.
@@ -89,21 +89,21 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True)
-class CommentOut:
+class CommentOutLine:
     """Comment out a line of a Python file or a .pth file.
 
     The line must do nothing but set a variable or add a folder to the path.
     """
 
     path: str
-    line: int
+    line_number: int
     """Line number, counted from 1."""
-    text: str
+    expected_text: str
     """The expected text of the line. If the line is different, the file is not changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
+class SetVariable:
     """Set an environment variable when the environment is activated."""
 
     name: str
@@ -111,22 +111,22 @@ class Export:
 
 
 @dataclass(frozen=True, slots=True)
-class Unset:
+class UnsetVariable:
     """Unset an environment variable when the environment is activated."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Rename:
+class RenameVariable:
     """Move the value of a misspelt environment variable to the right one when the environment is activated."""
 
-    wrong: str
-    right: str
+    wrong_name: str
+    right_name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Prepend:
+class PrependEntries:
     """Put folders first on a search path when the environment is activated."""
 
     name: str
@@ -141,11 +141,11 @@ class RemoveEntries:
     entries: tuple[str, ...]
 
 
-SHELL_STEPS = (Export, Unset, Rename, Prepend, RemoveEntries)
+SHELL_STEPS = (SetVariable, UnsetVariable, RenameVariable, PrependEntries, RemoveEntries)
 """The steps that change environment variables."""
-ShellStep = Union[Export, Unset, Rename, Prepend, RemoveEntries]  # noqa: UP007 - Python 3.10 evaluates it
+ShellStep = Union[SetVariable, UnsetVariable, RenameVariable, PrependEntries, RemoveEntries]  # noqa: UP007 - Python 3.10 evaluates it
 """A step that changes environment variables."""
-Step = Union[Install, Uninstall, MakeLink, LinkMatchingFiles, Remove, CommentOut, ShellStep]  # noqa: UP007
+Step = Union[Install, Uninstall, MakeLink, LinkMatchingFiles, RemovePath, CommentOutLine, ShellStep]  # noqa: UP007
 """A step of any kind."""
 
 
@@ -179,18 +179,23 @@ class Remedy:
 def remove_entries(step: RemoveEntries, value: str) -> tuple[str, ...]:
     """Return the entries of a variable's value that remain after the step."""
     removed_entries = {entry.rstrip("/") for entry in step.entries}
-    return tuple(entry for entry in split_entries(step.name, value) if entry.rstrip("/") not in removed_entries)
+    return tuple(
+        entry for entry in split_path_list(step.name, value) if entry.rstrip("/") not in removed_entries
+    )
 
 
-def comment_out_line(step: CommentOut, text: str) -> str | None:
+def comment_out_line(step: CommentOutLine, text: str) -> str | None:
     """Return the file's text with the line of the step commented out; None if the line has changed."""
     lines = text.split("\n")
-    if not 0 < step.line <= len(lines) or lines[step.line - 1].rstrip() != step.text.rstrip():
+    if (
+        not 0 < step.line_number <= len(lines)
+        or lines[step.line_number - 1].rstrip() != step.expected_text.rstrip()
+    ):
         return None
-    original = lines[step.line - 1]
+    original = lines[step.line_number - 1]
     statement = original.lstrip()
     indent = original[: len(original) - len(statement)]
     # The line may be the only one in an `if` block, which then needs `pass`. In a .pth file, a leading # is enough.
     prefix = "# " if step.path.endswith(".pth") else "pass  # "
-    lines[step.line - 1] = f"{indent}{prefix}{statement}"
+    lines[step.line_number - 1] = f"{indent}{prefix}{statement}"
     return "\n".join(lines)

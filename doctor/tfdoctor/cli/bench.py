@@ -28,27 +28,27 @@ from tfdoctor.render.bench import make_bench_json, render_bench
 from tfdoctor.render.bench_svg import make_bench_svg
 from tfdoctor.render.json import format_json
 from tfdoctor.render.terminal import ERR, OUT
-from tfdoctor.system.writing import check_file, write_file
+from tfdoctor.system.writing import check_output_file, write_file
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdoctor.bench import Bench
-    from tfdoctor.verify.bench_runner import BenchRequest, Timing
+    from tfdoctor.verify.bench_runner import BenchRequest, BenchResult
 
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
 DTYPES = ("float32", "tf32", "float16", "bfloat16")
 _DEVICE = re.compile(r"(?:CPU|GPU):\d{1,2}")
 _MAX_SIZE = 1 << 30
 """The largest value of `--sizes`."""
-STAGE_DESCRIPTIONS = {
+DESCRIPTION_BY_STAGE = {
     "import": "TensorFlow is imported",
     "visible": "its devices are listed",
     "bench": "what is timed is built",
 }
 """The text that describes each payload stage before the first timing, by stage name."""
-BENCH_SVG = "bench.svg"
+BENCH_SVG_NAME = "bench.svg"
 STYLE_BY_PNG_NAME = {"bench-light.png": "light", "bench-dark.png": "dark"}
 """The colour scheme of each PNG, by file name."""
 
@@ -122,7 +122,7 @@ def bench(
     calls compile is told apart. Ctrl-C keeps what was measured; with IMAGE, in a container with the GPUs, it comes at
     the end alone.
     """
-    from tfdoctor.bench import compare_runs, evaluate_bench, parse_earlier
+    from tfdoctor.bench import compare_runs, evaluate_bench, parse_earlier_run
     from tfdoctor.examine import make_live_system
     from tfdoctor.verify.bench_runner import BenchRequest, bench_python
 
@@ -137,12 +137,12 @@ def bench(
     )
     earlier_run = None
     if compare is not None:
-        earlier_run = parse_earlier(read_option_file(compare, "--compare").encode(), str(compare))
+        earlier_run = parse_earlier_run(read_option_file(compare, "--compare").encode(), str(compare))
     convert_to_png = _load_png_converter(output) if png else None
     if output is not None:
         _make_folder(output, force=force)
     if html is not None:
-        check_file(html, force=force, option="--html", reads=[compare])
+        check_output_file(html, force=force, option="--html", input_paths=[compare])
     compat = Compat.load()
     progress = _Progress(time, quiet=as_json or not ERR.is_terminal)
     if image is not None:
@@ -150,21 +150,21 @@ def bench(
     else:
         timed_run = bench_python(make_live_system(python), compat, python, request, on_line=progress.show)
     progress.close()
-    if timed_run.measured.unserved:
-        message = f"nothing is timed: {timed_run.measured.unserved}."
+    if timed_run.measurements.unsupported_reason:
+        message = f"nothing is timed: {timed_run.measurements.unsupported_reason}."
         raise UsageError(message)
     result = evaluate_bench(
-        timed_run.measured,
+        timed_run.measurements,
         timed_run.target,
         timed_run.expected_speeds,
-        software=timed_run.is_simulated,
-        look=timed_run.check_command,
+        is_software=timed_run.is_simulated,
+        check_command=timed_run.check_command,
     )
     if earlier_run is not None:
         result = dataclasses.replace(
             result, comparison=compare_runs(result, earlier_run, clean_line(str(compare)))
         )
-    if output is not None and result.any_timed:  # an empty result must not replace an earlier one
+    if output is not None and result.has_times:  # an empty result must not replace an earlier one
         result = _write_results(output, result, convert_to_png)
     if html is not None:
         _write_page(html, result, force=force)
@@ -174,10 +174,10 @@ def bench(
         write_json(make_bench_json(result))
     else:
         OUT.write(render_bench(result, verbose=verbose, **OUT.layout))
-    if timed_run.interrupted is not None:
+    if timed_run.interruption is not None:
         OUT.flush()
-        raise timed_run.interrupted
-    if result.stopped or not result.any_timed:
+        raise timed_run.interruption
+    if result.stop_reason or not result.has_times:
         return ExitCode.IMPOSSIBLE
     if fail_on is FailOn.never:
         return ExitCode.OK
@@ -189,12 +189,14 @@ def bench(
 
 def _write_results(output: Path, result: Bench, convert_to_png: Callable[[str], bytes] | None) -> Bench:
     """Write the charts and a JSON file that lists them, and return the result with the chart paths."""
-    charts = {BENCH_SVG: make_bench_svg(result).encode("utf-8")}
+    charts = {BENCH_SVG_NAME: make_bench_svg(result).encode("utf-8")}
     if convert_to_png is not None:
-        charts |= {name: convert_to_png(make_bench_svg(result, style)) for name, style in STYLE_BY_PNG_NAME.items()}
+        charts |= {
+            name: convert_to_png(make_bench_svg(result, style)) for name, style in STYLE_BY_PNG_NAME.items()
+        }
     for name, chart in charts.items():
         write_file(output / name, chart, force=True)
-    result = dataclasses.replace(result, plots=tuple(str(output / name) for name in charts))
+    result = dataclasses.replace(result, plot_paths=tuple(str(output / name) for name in charts))
     write_file(output / "bench.json", format_json(make_bench_json(result)).encode(), force=True)
     for name in STYLE_BY_PNG_NAME.keys() - charts.keys():
         (output / name).unlink(missing_ok=True)  # it shows the replaced result
@@ -210,13 +212,16 @@ def _write_page(target: Path, result: Bench, *, force: bool) -> None:
     from tfdoctor.system.identity import make_redactor
 
     write_page(
-        target, make_benchmark_html(result, make_redactor(os.environ, local=True)), force=force, quiet=False
+        target,
+        make_benchmark_html(result, make_redactor(os.environ, include_local_names=True)),
+        force=force,
+        quiet=False,
     )
 
 
 def _time_in_image(
     compat: Compat, image: str, python: str | None, request: BenchRequest, progress: _Progress
-) -> Timing:
+) -> BenchResult:
     """Run the benchmark in a container of the local engine."""
     from tfdoctor.engine import connect
     from tfdoctor.system import LiveSystem
@@ -246,10 +251,10 @@ class _Progress:
         if not isinstance(timing, dict):
             if (
                 message.get("status") == "begin"
-                and message.get("stage") in STAGE_DESCRIPTIONS
+                and message.get("stage") in DESCRIPTION_BY_STAGE
                 and not self._start_time
             ):
-                self._draw(f"{STAGE_DESCRIPTIONS[str(message['stage'])]}; the time runs when it is done")
+                self._draw(f"{DESCRIPTION_BY_STAGE[str(message['stage'])]}; the time runs when it is done")
             return
         import time
 
@@ -259,7 +264,9 @@ class _Progress:
         title = " ".join(str(timing[key]) for key in ("workload", "model", "part", "size") if timing.get(key))
         device_names = timing.get("devices")
         device_note = f" on {', '.join(map(str, device_names))}" if isinstance(device_names, list) else ""
-        self._draw(f"{remaining_seconds:4.0f} s left  {title}{device_note}{'' if timing.get('samples') else ': first call'}")
+        self._draw(
+            f"{remaining_seconds:4.0f} s left  {title}{device_note}{'' if timing.get('samples') else ': first call'}"
+        )
 
     def _draw(self, text: str) -> None:
         """Replace the text of the progress line."""
@@ -338,5 +345,5 @@ def _make_folder(path: Path, *, force: bool) -> None:
     except (OSError, ValueError) as error:
         message = f"-o: {clean_line(str(path))} is no folder: {getattr(error, 'strerror', '') or error}."
         raise UsageError(message) from error
-    for name in ("bench.json", BENCH_SVG, *STYLE_BY_PNG_NAME):
-        check_file(path / name, force=force)
+    for name in ("bench.json", BENCH_SVG_NAME, *STYLE_BY_PNG_NAME):
+        check_output_file(path / name, force=force)

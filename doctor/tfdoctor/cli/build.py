@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli import completion_values
 from tfdoctor.cli.build_emit import format_command, write_context
-from tfdoctor.cli.files import list_requirement_lines, read_option_file
+from tfdoctor.cli.files import read_option_file, read_requirement_lines
 from tfdoctor.cli.machine import select_host
 from tfdoctor.cli.options import (
     Driver,
@@ -33,12 +33,12 @@ from tfdoctor.cli.simulation_options import parse_simulation, verify_simulated_i
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.emit import EmittedImage, Form, make_default_tag
 from tfdoctor.dockerfile.emit import emit as format_emitted
-from tfdoctor.dockerfile.write import DEFAULT_UID, MAX_UID, Extras, validate_index, validate_reference
+from tfdoctor.dockerfile.write import DEFAULT_UID, MAX_UID, UserAdditions, validate_index, validate_reference
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Recipe, Request
 from tfdoctor.plan.arguments import make_plan, parse_python_version, validate_driver
-from tfdoctor.render.build import make_build_json, render_built, render_dry_run
+from tfdoctor.render.build import make_build_json, render_built_image, render_dry_run
 from tfdoctor.render.json import write_json
 from tfdoctor.render.plan import make_recommendation_json, render_recommendation
 from tfdoctor.render.progress import open_progress
@@ -173,10 +173,10 @@ def build(
     _check_platform_and_proxy(platform, proxy)
     compat, gpu = Compat.load(), gpu or simulate
     simulation = _parse_build_simulation(compat, simulate or (), driver=driver, no_verify=no_verify)
-    extras = Extras(
-        requirements=list_requirement_lines(requirements or (), package or ()),
+    extras = UserAdditions(
+        requirements=read_requirement_lines(requirements or (), package or ()),
         ca_certificate=_load_certificate(ca_cert) if ca_cert is not None else None,
-        index=validate_index(index) if index is not None else None,
+        index_url=validate_index(index) if index is not None else None,
         platform=platform,
         uid=uid,
     )
@@ -241,19 +241,25 @@ def build(
     with open_progress(quiet=quiet or as_json, verbose=verbose) as display:
         for caveat in option.caveats:
             if caveat.is_serious:
-                display.stage(f"Note: {caveat.text}")
+                display.begin_stage(f"Note: {caveat.text}")
         option, context, image = build_image(
-            engine, option, extras, settings, display, custom_base=base is not None
+            engine, option, extras, settings, display, is_custom_base=base is not None
         )
     if not (quiet or as_json):
-        _report_built(engine, option, image_name, image.size, time.monotonic() - start_time, uid)
+        _report_built(engine, option, image_name, image.size_bytes, time.monotonic() - start_time, uid)
     if not no_verify:
         verification = _verify_image(
             engine, compat, image.id, image_name, simulation, as_json=as_json, verbose=verbose, quiet=quiet
         )
     failed_verification = verification is not None and verification.ok is False
     digest = (
-        _push_image(engine, image_name, failed_verification=failed_verification, quiet=quiet or as_json, verbose=verbose)
+        _push_image(
+            engine,
+            image_name,
+            failed_verification=failed_verification,
+            quiet=quiet or as_json,
+            verbose=verbose,
+        )
         if push
         else None
     )
@@ -261,7 +267,7 @@ def build(
         image_document = {
             "id": image.id,
             "tags": list(image.tags),
-            "size_bytes": image.size,
+            "size_bytes": image.size_bytes,
             "pushed": digest,
         }
         write_json(make_build_json(option, context.dockerfile, image_document, verification))
@@ -299,11 +305,11 @@ def _report_built(
     from tfdoctor.verify.image import get_gpu_option
 
     image = TargetImage(image_name, engine.name, get_gpu_option(engine))
-    user = choose_user(uid, rootless=engine.is_rootless)
-    OUT.write(render_built(option, image, size_bytes, seconds, user=user))
+    user = choose_run_user(uid, rootless=engine.is_rootless)
+    OUT.write(render_built_image(option, image, size_bytes, seconds, user=user))
 
 
-def choose_user(uid: int, *, rootless: bool) -> str:
+def choose_run_user(uid: int, *, rootless: bool) -> str:
     """Return the value of `run --user` with which a container can write to the user's folder.
 
     Return "" if the image's own user, `uid`, can write there. In a rootless engine, only root can: it is the user who
@@ -377,7 +383,7 @@ def _pin_base(option: Option, *, ca_file: str | None, proxy: str | None) -> Opti
     proxies = {"http": proxy, "https": proxy} if proxy else None
     registry_reply = query_registry(option.base.image, ca_file=ca_file, proxies=proxies)
     if registry_reply.digest is None:
-        reason = registry_reply.text or f"its registry gives no digest for {option.base.image}."
+        reason = registry_reply.message or f"its registry gives no digest for {option.base.image}."
         msg = f"--pin: {reason}"
         raise Error(msg, hint="Without --pin the base is named by its tag only.")
     return dataclasses.replace(option, base=dataclasses.replace(option.base, digest=registry_reply.digest))
@@ -432,7 +438,7 @@ def _check_push(tag: str | None, *, push: bool, builds_image: bool) -> None:
 
 def _check_requirements(
     option: Option,
-    extras: Extras,
+    extras: UserAdditions,
     *,
     ca_cert: Path | None,
     proxy: str | None,
@@ -445,24 +451,26 @@ def _check_requirements(
     compared only with the pinned versions.
     """
     from tfdoctor.engine.image import render_context
-    from tfdoctor.environment.precheck import PrecheckResult, check_requirements, find_unmet_pin
+    from tfdoctor.environment.precheck import PrecheckResult, describe_unmet_pin, precheck_requirements
 
     files = render_context(option, extras).files
     constraints = files.get("constraints.txt", b"").decode().splitlines()
     if without_index:
-        result = PrecheckResult(conflict=find_unmet_pin(extras.requirements, constraints, option.python))
+        result = PrecheckResult(
+            conflict_reason=describe_unmet_pin(extras.requirements, constraints, option.python)
+        )
     else:
-        result = check_requirements(
+        result = precheck_requirements(
             extras.requirements,
             constraints,
             option.python,
             env=os.environ,
-            index=extras.index,
+            index_url=extras.index_url,
             ca_file=str(ca_cert) if ca_cert is not None else None,
             proxy=proxy,
         )
-    if result.conflict:
-        reason = result.conflict.rstrip(".")
+    if result.conflict_reason:
+        reason = result.conflict_reason.rstrip(".")
         msg = f"your requirements cannot be installed beside TensorFlow {option.tensorflow}: {reason}."
         raise ConflictError(
             msg,
@@ -548,7 +556,12 @@ def _verify_image(
 
     if simulation is not None:
         verification = verify_simulated_image(
-            engine, compat, image, VerifyRequest(simulated=simulation), simulation, quiet=quiet or as_json
+            engine,
+            compat,
+            image,
+            VerifyRequest(simulated_gpus=simulation),
+            simulation,
+            quiet=quiet or as_json,
         )
         verification = dataclasses.replace(verification, target=tag)
         if not as_json:

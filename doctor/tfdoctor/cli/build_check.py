@@ -15,14 +15,14 @@ from tfdoctor.dockerfile.analysis import check_dockerfile
 from tfdoctor.dockerfile.read.compose import (
     ContainerStart,
     StartFileError,
-    is_compose,
-    is_devcontainer,
+    is_compose_file,
+    is_devcontainer_file,
     parse_devcontainer,
     parse_services,
 )
 from tfdoctor.dockerfile.read.reader import parse_dockerfile
 from tfdoctor.dockerfile.write import validate_reference
-from tfdoctor.environment.precheck import check_requirements
+from tfdoctor.environment.precheck import precheck_requirements
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
 from tfdoctor.render.dockerfile import (
@@ -65,7 +65,7 @@ def check_build_file(path: Path, *, as_json: bool) -> int:
         except (OSError, ValueError) as error:
             msg = f"--check: {display_name} cannot be read: {getattr(error, 'strerror', None) or error}."
             raise UsageError(msg) from error
-    if is_compose(path.name, text) or is_devcontainer(path.name, text):
+    if is_compose_file(path.name, text) or is_devcontainer_file(path.name, text):
         try:
             starts = _load_starts(text, path, display_name)
         except StartFileError as reason:
@@ -82,7 +82,7 @@ def _check_dockerfile(text: str, display_name: str, folder: Path, as_json: bool)
         Compat.load(),
         name=display_name,
         read=make_file_reader(folder),
-        query_index=partial(check_requirements, env=os.environ),
+        query_index=partial(precheck_requirements, env=os.environ),
     )
     if report is None:
         msg = f"--check: {display_name} has no FROM: it is not a Dockerfile."
@@ -127,7 +127,7 @@ def _load_starts(text: str, path: Path, display_name: str) -> list[ContainerStar
 
     A devcontainer.json can describe the start itself, or name a service in compose files.
     """
-    if is_compose(path.name, text):
+    if is_compose_file(path.name, text):
         return parse_services(text, display_name)
     parsed = parse_devcontainer(text, display_name)
     if isinstance(parsed, ContainerStart):
@@ -140,7 +140,9 @@ def _load_starts(text: str, path: Path, display_name: str) -> list[ContainerStar
         if content is None:
             message = f"{compose_file}, which it names, cannot be read"
             raise StartFileError(message)
-        starts += [service for service in parse_services(content, compose_file) if service.name == service_name]
+        starts += [
+            service for service in parse_services(content, compose_file) if service.name == service_name
+        ]
     if len(starts) != 1:
         message = f"the service {service_name} is in {len(starts)} of its compose files: check those"
         raise StartFileError(message)
@@ -181,11 +183,11 @@ def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileRepo
         _apply_build_settings(text, start),
         Compat.load(),
         name=clean_line(dockerfile_name),
-        read=make_file_reader(folder / start.context)
+        read=make_file_reader(folder / start.build_context)
         if parent_levels == 0
         else make_file_reader(folder, parent_levels=1),
         start=start,
-        query_index=partial(check_requirements, env=os.environ),
+        query_index=partial(precheck_requirements, env=os.environ),
     )
     return report, "" if report is not None else f"{clean_line(dockerfile_name)} has no FROM"
 
@@ -195,13 +197,13 @@ def _apply_build_settings(text: str, start: ContainerStart) -> str:
 
     The line numbers stay the same.
     """
-    for name, value in start.arguments.items():
+    for name, value in start.build_arguments.items():
         if re.fullmatch(r"[A-Za-z_]\w{0,100}", name) and _PLAIN_VALUE.fullmatch(value):
             text = re.sub(rf"(?m)^(ARG[ \t]+{name})(?:=[^\n]*)?$", rf"\g<1>={value}", text)
-    if start.target is not None:
+    if start.target_stage is not None:
         stages = parse_dockerfile(text).stages
         next_stage_index = next(
-            (stage.index + 1 for stage in stages if stage.name == start.target.lower()), len(stages)
+            (stage.index + 1 for stage in stages if stage.name == start.target_stage.lower()), len(stages)
         )
         if next_stage_index < len(stages):
             return "\n".join(text.split("\n")[: stages[next_stage_index].line - 1]) + "\n"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.dockerfile.folder import make_folder_files
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.render.build import render_context
+from tfdoctor.render.build import render_build_folder
 from tfdoctor.system.writing import place_file
 from tfdoctor.text import clean_line
 
@@ -66,7 +66,7 @@ def write_context(folder: Path, image: EmittedImage, *, force: bool, dry_run: bo
     report = (
         ""
         if quiet
-        else render_context(
+        else render_build_folder(
             display_name, files, image, replaced=changed_names, unchanged=unchanged_names, dry_run=dry_run
         )
     )
@@ -137,7 +137,9 @@ def _create_folder(folder: Path, files: Mapping[str, bytes], epoch: int) -> None
             path.write_bytes(content)
             path.chmod(0o644)
             os.utime(path, (epoch, epoch))
-        temporary_folder.chmod(stat.S_IMODE(folder.stat().st_mode) if folder.is_dir() else 0o777 & ~_read_umask())
+        temporary_folder.chmod(
+            stat.S_IMODE(folder.stat().st_mode) if folder.is_dir() else 0o777 & ~_read_umask()
+        )
         temporary_folder.replace(folder)
     except BaseException:
         shutil.rmtree(temporary_folder, ignore_errors=True)

@@ -14,7 +14,7 @@ from tfdoctor.cli.options import Json, Python, Timeout, command, option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.examine import examine, make_live_system
-from tfdoctor.render.capture import make_capture_json, render_captured
+from tfdoctor.render.capture import make_capture_json, render_recording
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
 from tfdoctor.system import RecordedSystem, RecordingSystem, archive, bundle
@@ -35,7 +35,7 @@ class RedactedRecording:
     """The content of each file of the recording, by its name."""
     manifest: dict[str, Any]
     """The content of the manifest, which is one of the files."""
-    report: Report
+    recording_report: Report
     """The report on the redacted recording."""
     host_report: Report
     """The unredacted report on the host itself."""
@@ -59,14 +59,16 @@ def record_system(
     host_report = examine(recording_system, compat, python=python, timeout=timeout)
     full_recording = recording_system.get_recording(_make_variable_filter(host_report.facts))
     full_recording.python = python
-    redactor = make_redactor(system.env, local=local)
-    redacted_recording = bundle.redact(bundle.shorten(full_recording), redactor)
-    files = bundle.build_files(redacted_recording)
+    redactor = make_redactor(system.env, include_local_names=local)
+    redacted_recording = bundle.redact_recording(bundle.shorten_recording(full_recording), redactor)
+    files = bundle.build_recording_files(redacted_recording)
     recorded_system = RecordedSystem(files)
     report = examine(recorded_system, compat, python=recorded_system.python)
     differences = describe_differences(host_report, report)
     date = datetime.now(timezone.utc).date().isoformat()
-    manifest = bundle.build_manifest(redacted_recording, redactor, {"name": "tfdoctor", "version": __version__}, date)
+    manifest = bundle.build_manifest(
+        redacted_recording, redactor, {"name": "tfdoctor", "version": __version__}, date
+    )
     manifest["judged"] = {
         "cause": report.verdict.cause.value if report.verdict.cause is not None else None,
         "codes": sorted({finding.code for finding in report.findings}),
@@ -76,7 +78,7 @@ def record_system(
     return RedactedRecording(
         files=files,
         manifest=manifest,
-        report=report,
+        recording_report=report,
         host_report=host_report,
         redactor=redactor,
         differences=differences,
@@ -138,15 +140,19 @@ def capture(
     archive.check_target(target, force=force)
     system = make_live_system(python)
     recording = record_system(system, Compat.load(), python=python, timeout=timeout, local=True)
-    size = archive.write(target, recording.files, force=force)
+    size = archive.write_recording(target, recording.files, force=force)
     is_packed = archive.is_archive(target)
     if as_json:
         write_json(
-            make_capture_json(recording.manifest, str(target), size, len(recording.files), packed=is_packed)
+            make_capture_json(
+                recording.manifest, str(target), size, len(recording.files), is_archive=is_packed
+            )
         )
     else:
         OUT.write(
-            render_captured(recording.manifest, recording.differences, str(target), size, packed=is_packed)
+            render_recording(
+                recording.manifest, recording.differences, str(target), size, is_archive=is_packed
+            )
         )
     return ExitCode.OK
 

@@ -30,7 +30,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from tfdoctor.cli.capture import RedactedRecording
     from tfdoctor.compat import Compat
-    from tfdoctor.environment.models import Offer
+    from tfdoctor.environment.models import FixOffer
     from tfdoctor.findings import Report
     from tfdoctor.report.diff import Comparison
     from tfdoctor.system import RecordedSystem, System
@@ -89,11 +89,11 @@ def check(
     """
     _check_options(deep=deep, facts=facts, against=against, then_fix=then_fix, yes=yes, fail_on=fail_on)
     if html is not None:
-        from tfdoctor.system.writing import check_file
+        from tfdoctor.system.writing import check_output_file
 
         if then_fix:
             raise UsageError("--html cannot be combined with --fix.", hint="Run it again after the fix.")
-        check_file(html, force=force, option="--html", reads=[facts, against])
+        check_output_file(html, force=force, option="--html", input_paths=[facts, against])
     if simulate or driver is not None:
         is_allowed = not (folder or facts or against or then_fix or html) and fail_on is FailOn.error
         return _run_simulated_check(
@@ -132,21 +132,36 @@ def check(
         )
         comparison = None
         if earlier is not None:
-            comparable_report = recording.report if recording is not None and local else report
+            comparable_report = recording.recording_report if recording is not None and local else report
             comparison = _compare_reports(earlier, comparable_report, compat, timeout)
         offer = None
         if facts is None and (html is not None or not (quiet or as_json)):
-            from tfdoctor.environment.fix_availability import find_offer
+            from tfdoctor.environment.fix_availability import find_fix_offer
 
-            offer = find_offer(report, system)
+            offer = find_fix_offer(report, system)
         check_command = _format_check_command(python=requested_python, facts=facts)
         if html is not None and recording is not None:
-            _write_page(html, report, recording, compat, offer=offer, check_command=check_command, force=force, quiet=quiet)
+            _write_page(
+                html,
+                report,
+                recording,
+                compat,
+                offer=offer,
+                check_command=check_command,
+                force=force,
+                quiet=quiet,
+            )
         if as_json:
             _print_json(report, comparison, against)
         else:
             _print_report(
-                report, comparison, against, verbose=verbose, quiet=quiet, offer=offer, check_command=check_command
+                report,
+                comparison,
+                against,
+                verbose=verbose,
+                quiet=quiet,
+                offer=offer,
+                check_command=check_command,
             )
     except BaseException:  # a probe may still be running
         system.stop()
@@ -192,14 +207,14 @@ def _run_simulated_check(
     from tfdoctor.render.json import write_json
     from tfdoctor.render.report import make_report_json
     from tfdoctor.render.verify import make_simulation_json
-    from tfdoctor.simulate.facts import SimulatedFacts
+    from tfdoctor.simulate.facts import RealGpuFilter
     from tfdoctor.verify.session import STAGE_MEANINGS
 
     compat = Compat.load()
     simulation = parse_simulation(compat, gpu_names, driver=driver)
     if simulation is None:
         raise UsageError("--driver belongs to --simulate: a real driver is what it is.")
-    system, simulated_facts = make_stand_in_system(python, simulation), SimulatedFacts()
+    system, simulated_facts = make_stand_in_system(python, simulation), RealGpuFilter()
     report = examine(system, compat, python=python, timeout=timeout, deep=True, modify_facts=simulated_facts)
     if simulated_facts.other_libcuda is not None:
         msg = f"nothing could be simulated: the loader finds {clean_line(simulated_facts.other_libcuda)} before the stand-in."
@@ -216,7 +231,9 @@ def _run_simulated_check(
         write_json({**document, "simulated": make_simulation_json(simulation.describe(proven_meanings))})
     else:
         print_simulation_title(simulation, quiet=quiet)
-        _print_report(report, None, None, verbose=verbose, quiet=quiet, offer=None, check_command="tfdoctor check")
+        _print_report(
+            report, None, None, verbose=verbose, quiet=quiet, offer=None, check_command="tfdoctor check"
+        )
         print_simulation_note(quiet=quiet)
     return choose_exit_status(report, FailOn.error.value)
 
@@ -298,7 +315,7 @@ def _examine_machine(
         from tfdoctor.render.terminal import ERR
 
         with open_progress(quiet=quiet or not ERR.is_terminal, animated=False) as display:
-            display.stage(text)
+            display.begin_stage(text)
 
     compat = Compat.load()
     if not needs_recording:
@@ -347,7 +364,7 @@ def _write_page(
     recording: RedactedRecording,
     compat: Compat,
     *,
-    offer: Offer | None,
+    offer: FixOffer | None,
     check_command: str,
     force: bool,
     quiet: bool,
@@ -362,7 +379,7 @@ def _write_page(
     from tfdoctor.render.html.check import make_report_html
 
     redact = recording.redactor.text
-    redacted_report = recording.report
+    redacted_report = recording.recording_report
     if report.observed is not None:
         observed = report.observed
         observed = replace(
@@ -374,11 +391,13 @@ def _write_page(
         redacted_report = evaluate_facts(redacted_report.facts, compat, observed)
     main_finding = report.main_finding
     # the page shows only a fix for the finding that it puts first
-    main_offer = offer if offer is not None and any(finding is main_finding for finding in offer.findings) else None
+    main_offer = (
+        offer if offer is not None and any(finding is main_finding for finding in offer.findings) else None
+    )
     page = make_report_html(
         redacted_report,
         check_command=redact(check_command),
-        fix=None if main_offer is None else redact(main_offer.command),
+        fix_command=None if main_offer is None else redact(main_offer.command),
         differences=recording.differences,
     )
     write_page(target, page, force=force, quiet=quiet)
@@ -403,14 +422,16 @@ def _print_report(
     *,
     verbose: bool,
     quiet: bool,
-    offer: Offer | None,
+    offer: FixOffer | None,
     check_command: str,
 ) -> None:
     """Print the report, and the comparison if there is one."""
     from tfdoctor.render.report import render_report
     from tfdoctor.render.terminal import OUT
 
-    text = render_report(report, verbose=verbose, quiet=quiet, fix=offer, check_command=check_command, **OUT.layout)
+    text = render_report(
+        report, verbose=verbose, quiet=quiet, offer=offer, check_command=check_command, **OUT.layout
+    )
     OUT.write(text)
     if comparison is not None and not quiet:
         from tfdoctor.render.diff import render_comparison

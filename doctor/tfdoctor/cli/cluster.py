@@ -140,24 +140,26 @@ def _evaluate_clusters(
 
     `connects` says whether to connect to the tasks, and `timeout` is the time limit for that in seconds.
     """
-    from tfdoctor.examine.network import connect_to_tasks, find_proxy, read_listening
+    from tfdoctor.examine.network import connect_to_tasks, find_proxy, read_listening_ports
 
-    listening_ports = read_listening(system)
+    listening_ports = read_listening_ports(system)
     results = []
     for source_name, specification in merge_clusters(sources):
         connection_results = None
         if connects:
             addresses_by_task = map_connectable_addresses(specification)
             addresses = [(address.host, address.port or 0) for address in addresses_by_task.values()]
-            connection_results = dict(zip(addresses_by_task, connect_to_tasks(addresses, timeout), strict=True))
+            connection_results = dict(
+                zip(addresses_by_task, connect_to_tasks(addresses, timeout), strict=True)
+            )
         results.append(
             evaluate_cluster(
                 specification,
                 source_name,
-                listening=listening_ports,
-                reached=connection_results,
+                listening_ports=listening_ports,
+                connection_results=connection_results,
                 proxy=find_proxy(system),
-                installed=installed_releases,
+                installed_releases=installed_releases,
             )
         )
     return results
@@ -171,7 +173,7 @@ def _load_sources(files: list[str], tf_config: str | None, env: dict[str, str]) 
     if files and tf_config is not None:
         raise UsageError("FILE and --tf-config both name a specification; give one of them.")
     if tf_config is not None:
-        return [parse_specification(tf_config)]
+        return [load_specification(tf_config)]
     if files:
         return [_load_file(name) for name in files]
     if TF_CONFIG_VARIABLE not in env:
@@ -183,7 +185,7 @@ def _load_sources(files: list[str], tf_config: str | None, env: dict[str, str]) 
     return [parse_cluster(env[TF_CONFIG_VARIABLE], "env")]
 
 
-def parse_specification(value: str) -> ClusterSource:
+def load_specification(value: str) -> ClusterSource:
     """Return the specification in an option's value, which is JSON or the name of a file.
 
     Raise UsageError or Error if the file cannot be read.
@@ -226,7 +228,9 @@ def _load_file(name: str) -> ClusterSource:
         source = parse_cluster(text, display_name, is_python=is_python)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line_number = getattr(error, "lineno", None)
-        error_location = f", by line {line_number}: {clean_line(str(getattr(error, 'msg', '')))}" if line_number else ""
+        error_location = (
+            f", by line {line_number}: {clean_line(str(getattr(error, 'msg', '')))}" if line_number else ""
+        )
         msg = f"{clean_line(display_name)} is no Python that can be read{error_location}."
         raise Error(msg, hint="Python 2 is not read here.") from error
     if not source.specifications:

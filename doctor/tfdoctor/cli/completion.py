@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FILES_MARKER = ":files"
 """The output if a file name is expected. No command, option or value begins with a colon."""
-FILE_METAVARS = ("FILE", "PATH", "DIR", "FOLDER", "BUNDLE", "COMMAND")
+FILE_METAVAR_WORDS = ("FILE", "PATH", "DIR", "FOLDER", "BUNDLE", "COMMAND")
 """An option or argument takes a file name if its metavariable contains one of these words."""
 Completions = list[tuple[str, str]]
 
@@ -32,7 +32,7 @@ class Shell(str, enum.Enum):
     fish = "fish"
 
 
-SCRIPTS = {
+SCRIPT_BY_SHELL = {
     Shell.bash: r"""_tfdoctor() {
     local IFS=$'\n'
     COMPREPLY=($(tfdoctor completion bash -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
@@ -87,7 +87,7 @@ def completion(
     Fish: tfdoctor completion fish > ~/.config/fish/completions/tfdoctor.fish
     """
     if words is None:
-        OUT.write_document(SCRIPTS[shell])
+        OUT.write_document(SCRIPT_BY_SHELL[shell])
         return ExitCode.OK
     words = [*words[:-1], words[-1].removeprefix('"').removeprefix("'")]  # the shell passes on an open quote
     words, prefix = _join_words(words) if shell is Shell.bash else (words, "")
@@ -138,10 +138,14 @@ def list_completions(words: Sequence[str]) -> Completions:
     if command_name is None:
         if not last_word.startswith("-"):
             return _filter_words(last_word, COMMANDS.items())
-        return _filter_words(last_word, _list_options(group.make_context("tfdoctor", [], resilient_parsing=True)))
+        return _filter_words(
+            last_word, _list_options(group.make_context("tfdoctor", [], resilient_parsing=True))
+        )
     if command_name not in COMMANDS:
         return []
-    return _complete_in_command(group.commands[command_name], earlier_words[earlier_words.index(command_name) + 1 :], last_word)
+    return _complete_in_command(
+        group.commands[command_name], earlier_words[earlier_words.index(command_name) + 1 :], last_word
+    )
 
 
 def _complete_in_command(command: Any, earlier_words: Sequence[str], last_word: str) -> Completions:
@@ -197,7 +201,7 @@ def _list_options(context: Any) -> list[tuple[str, str]]:
 
 def _list_values(context: Any, param: Any, typed: str) -> Completions:
     """Return the completions of a parameter's value."""
-    if any(name in (param.metavar or "") for name in FILE_METAVARS):
+    if any(name in (param.metavar or "") for name in FILE_METAVAR_WORDS):
         return [(FILES_MARKER, "")]
     items = param.shell_complete(context, typed)
     return [(item.value, item.help or "") for item in items if item.type == "plain"]

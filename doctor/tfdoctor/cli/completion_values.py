@@ -28,7 +28,7 @@ def complete_release(incomplete: str) -> Completions:
 
     releases_newest_first = reversed(Compat.load().releases)
     return _filter_values(
-        incomplete, {release.version: release.released for release in releases_newest_first}.items()
+        incomplete, {release.version: release.release_date for release in releases_newest_first}.items()
     )
 
 
@@ -37,7 +37,9 @@ def complete_gpu(incomplete: str) -> Completions:
     from tfdoctor.compat import Compat
 
     names = {
-        _SEPARATORS.sub("-", gpu.name.removeprefix("GeForce ")).strip("-"): f"compute capability {gpu.capability}"
+        _SEPARATORS.sub("-", gpu.name.removeprefix("GeForce ")).strip(
+            "-"
+        ): f"compute capability {gpu.capability}"
         for gpu in Compat.load().gpus
     }
     return _filter_values(_SEPARATORS.sub("-", incomplete), names.items(), incomplete)
@@ -66,7 +68,9 @@ def complete_kind(incomplete: str) -> Completions:
     return _filter_values(incomplete, [("auto", "Find out."), *((kind, "") for kind in PARSERS)])
 
 
-def _filter_values(typed: str, values: Iterable[tuple[str, str]], shown_prefix: str | None = None) -> Completions:
+def _filter_values(
+    typed: str, values: Iterable[tuple[str, str]], shown_prefix: str | None = None
+) -> Completions:
     """Return the values that begin with `typed`.
 
     Their beginning is replaced with `shown_prefix`, because some shells require the text exactly as the user typed it.

@@ -9,7 +9,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Annotated
 
-from tfdoctor.cli.log_arguments import list_logs, write_note
+from tfdoctor.cli.log_arguments import select_logs, write_note
 from tfdoctor.cli.options import (
     FailOn,
     FailOnOption,
@@ -74,17 +74,17 @@ def diagnose(
     Reads any log, or an excerpt of one, and names the one root cause. Sends nothing.
     """
     as_github = output is DiagnoseFormat.github
-    log_names = list_logs(files or (), "diagnose")
+    log_names = select_logs(files or (), "diagnose")
     if log_names.count(STDIN) > 1:
         raise UsageError("standard input (-) can be read only once.")
     if follow and len(log_names) > 1:
         raise UsageError("one log can be followed (-f), not several.", hint="Start tfdoctor once for each.")
     if html is not None:
-        from tfdoctor.system.writing import check_file
+        from tfdoctor.system.writing import check_output_file
 
         if follow:
             raise UsageError("--html shows a log that has ended; -f follows one that grows.")
-        check_file(html, force=force, option="--html", reads=log_names)
+        check_output_file(html, force=force, option="--html", input_paths=log_names)
     compat = Compat.load()
     stdin_copy = _StdinCopy() if html is not None else None
     if follow:
@@ -108,7 +108,7 @@ def diagnose(
         from tfdoctor.render.log_markdown import make_log_markdown
         from tfdoctor.system.identity import make_redactor
 
-        redactor = make_redactor(os.environ, local=True)
+        redactor = make_redactor(os.environ, include_local_names=True)
         OUT.write_document("\n".join(make_log_markdown(report, redactor) for report in reports))
     else:
         for number, report in enumerate(reports):
@@ -150,7 +150,9 @@ def _diagnose_complete_log(
     label = clean(name, limit=300)
     with show_read_progress(label) if shows_progress else contextlib.nullcontext() as meter:
         chunks = read_log(name, on_note=write_note, meter=meter)
-        return diagnose_log(stdin_copy.store(chunks) if stdin_copy and name == STDIN else chunks, compat, label)
+        return diagnose_log(
+            stdin_copy.store(chunks) if stdin_copy and name == STDIN else chunks, compat, label
+        )
 
 
 class _StdinCopy:
@@ -192,9 +194,10 @@ def _write_page(
     from tfdoctor.system.identity import make_redactor
 
     excerpts = [
-        (report, make_excerpt(stdin_copy.replay(name), report)) for name, report in zip(log_names, reports, strict=True)
+        (report, make_excerpt(stdin_copy.replay(name), report))
+        for name, report in zip(log_names, reports, strict=True)
     ]
-    page = make_logs_html(excerpts, make_redactor(os.environ, local=True))
+    page = make_logs_html(excerpts, make_redactor(os.environ, include_local_names=True))
     write_page(target, page, force=force, quiet=quiet)
 
 
@@ -203,7 +206,7 @@ def _follow_log(name: str, compat: Compat, *, prints_verdicts: bool) -> LogRepor
 
     With `prints_verdicts`, print the verdict whenever it changes.
     """
-    from tfdoctor.running.watch import Watch
+    from tfdoctor.running.watch import LogWatcher
 
     label = clean(name, limit=300)
     if prints_verdicts and ERR.is_terminal:
@@ -213,9 +216,9 @@ def _follow_log(name: str, compat: Compat, *, prints_verdicts: bool) -> LogRepor
         OUT.write(render_log(report, quiet=True, **OUT.layout))
         OUT.flush()
 
-    watch = Watch(compat, label, print_verdict if prints_verdicts else lambda _: None)
+    watch = LogWatcher(compat, label, print_verdict if prints_verdicts else lambda _: None)
     with _stop_at_interrupt() as interrupted:
-        return diagnose_log(watch.watch(streams.follow(name, interrupted)), compat, label)
+        return diagnose_log(watch.forward_pieces(streams.follow(name, interrupted)), compat, label)
 
 
 @contextlib.contextmanager

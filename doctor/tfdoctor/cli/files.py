@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["list_requirement_lines", "read_option_file", "read_requirement_set"]
+__all__ = ["read_option_file", "read_requirement_lines", "read_requirement_set"]
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """The largest file that is read."""
 
 
-def list_requirement_lines(files: Sequence[Path], packages: Sequence[str]) -> tuple[str, ...]:
+def read_requirement_lines(files: Sequence[Path], packages: Sequence[str]) -> tuple[str, ...]:
     """Return the requirement lines of `-r FILE…` and `--package P…`. Raise UsageError if one is invalid."""
     lines: list[str] = []
     for path in files:

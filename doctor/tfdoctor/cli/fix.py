@@ -92,9 +92,9 @@ def fix(
     request = FixRequest(
         python=python,
         codes=resolve_codes(codes or ()),
-        installer=installer.value if installer is not None else None,
+        preferred_installer=installer.value if installer is not None else None,
         timeout=timeout,
-        deep=not no_deep,
+        runs_tensorflow=not no_deep,
         inherits_stderr=not is_silent and ERR.is_terminal,
     )
 
@@ -103,10 +103,15 @@ def fix(
             write_json(make_fix_json(result))
         else:
             OUT.write(
-                render_fix(result, is_plan=is_plan, asks_next=asks_next, verbose=verbose, quiet=quiet, **OUT.layout)
+                render_fix(
+                    result, is_plan=is_plan, asks_next=asks_next, verbose=verbose, quiet=quiet, **OUT.layout
+                )
             )
 
-    with stop_on_signal(system_factory), open_progress(quiet=is_silent, verbose=verbose, animated=False) as display:
+    with (
+        stop_on_signal(system_factory),
+        open_progress(quiet=is_silent, verbose=verbose, animated=False) as display,
+    ):
         if undo_changes:
             prefix = find_prefix(system_factory, request)
             undo_result = undo_fix(prefix, force=force, progress=display)
@@ -114,7 +119,7 @@ def fix(
                 write_json(make_undo_json(prefix, undo_result))
             else:
                 OUT.write(render_undo(prefix, undo_result, **OUT.layout))
-            return ExitCode.FOUND if undo_result.unrestored else ExitCode.OK
+            return ExitCode.FOUND if undo_result.unrestored_paths else ExitCode.OK
         if dry_run or not yes:
             plan = plan_fix(system_factory, compat, request, env)
             if dry_run or not plan.attempts:
@@ -155,7 +160,9 @@ def _ask_confirmation() -> bool:
     return False
 
 
-def resolve_codes(given_codes: Sequence[str], retired: Sequence[RetiredRule] = RETIRED_RULES) -> tuple[str, ...]:
+def resolve_codes(
+    given_codes: Sequence[str], retired: Sequence[RetiredRule] = RETIRED_RULES
+) -> tuple[str, ...]:
     """Return the given codes in upper case, with each retired code replaced by its successors.
 
     Raise UsageError if a code is unknown.
@@ -176,7 +183,7 @@ def resolve_codes(given_codes: Sequence[str], retired: Sequence[RetiredRule] = R
 
 def _choose_exit_status(result: FixResult) -> int:
     """Return the exit status: 1 if an error remains, even if tfdoctor cannot fix it, else 0."""
-    has_errors = any(finding.severity >= Severity.ERROR for finding in result.after.findings)
+    has_errors = any(finding.severity >= Severity.ERROR for finding in result.report_after.findings)
     observed = result.observed
     # what TensorFlow did when it ran is more certain than a prediction
     has_errors |= observed is not None and observed.gpu_registered is False

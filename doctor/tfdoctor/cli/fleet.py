@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from tfdoctor.fleet import Fleet, GatheredResults
-    from tfdoctor.fleet.nodes import Engine, Job
-    from tfdoctor.fleet.nodes.store import Store, StoredNode
+    from tfdoctor.fleet.nodes import NodeEngine, NodeJob
+    from tfdoctor.fleet.nodes.store import ResultStore, StoredNode
 
 
-MAX_SPECIFICATION_CHARS = 60_000
+MAX_SPECIFICATION_ARGUMENT_CHARS = 60_000
 """The largest number of characters of a specification on a command line.
 
 Linux allows 128 KiB for an argument, and this one is quoted twice.
 """
-CONNECT_SHARE = 0.6
+CONNECT_DEADLINE_SHARE = 0.6
 """The share of a host's deadline that is for connecting.
 
 Starting Python and tfdoctor there takes time as well.
@@ -136,9 +136,9 @@ def fleet(
     from tfdoctor.render.terminal import OUT
 
     if html is not None:
-        from tfdoctor.system.writing import check_file
+        from tfdoctor.system.writing import check_output_file
 
-        check_file(html, force=force, option="--html", reads=folder.glob("*.json"))
+        check_output_file(html, force=force, option="--html", input_paths=folder.glob("*.json"))
     engine_values = {"ssh": ssh, "slurm": slurm, "dask": dask, "ray": ray, "kubernetes": kubernetes}
     chosen_engines = [name for name, value in engine_values.items() if value is not None]
     if action is FleetAction.report and (
@@ -162,8 +162,14 @@ def fleet(
                 raise UsageError("--connect asks the hosts, and --emit asks nobody.")
             return _emit_manifest(kubernetes, image, arguments, runner, deadline, gpus)
 
-        def make_engine() -> Engine:
-            return _make_engine(chosen_engines[0], engine_values[chosen_engines[0]] or "", pass_on or [], image=image, gpus=gpus)
+        def make_engine() -> NodeEngine:
+            return _make_engine(
+                chosen_engines[0],
+                engine_values[chosen_engines[0]] or "",
+                pass_on or [],
+                image=image,
+                gpus=gpus,
+            )
 
         first_engine = make_engine()
         connect_arguments = (
@@ -174,10 +180,12 @@ def fleet(
         ):
             return ExitCode.OK
         if connect_arguments is not None:
-            from tfdoctor.fleet.nodes.store import PEERS_FOLDER, Store
+            from tfdoctor.fleet.nodes.store import PEERS_FOLDER, ResultStore
 
             answered_hosts = {
-                host for host, ending in Store(folder).endings().items() if ending.ended == "answered"
+                host
+                for host, ending in ResultStore(folder).load_journal().items()
+                if ending.outcome == "answered"
             }
             if answered_hosts:
                 _run_on_hosts(
@@ -196,7 +204,9 @@ def fleet(
         from tfdoctor.cli.html_file import write_page
         from tfdoctor.render.html.fleet import make_fleet_html
 
-        write_page(html, make_fleet_html(published_result), force=force, quiet=as_json, remark="it names the hosts")
+        write_page(
+            html, make_fleet_html(published_result), force=force, quiet=as_json, remark="it names the hosts"
+        )
     if as_json:
         from tfdoctor.render.json import write_json
 
@@ -211,7 +221,7 @@ def fleet(
     )
 
 
-def _make_connect_command(connect: str, engine: Engine, deadline: float) -> tuple[str, ...]:
+def _make_connect_command(connect: str, engine: NodeEngine, deadline: float) -> tuple[str, ...]:
     """Return the arguments of the command with which each host connects to the others.
 
     `connect` is a port, a specification or the name of a file, and `deadline` is in seconds. Raise UsageError if
@@ -219,34 +229,40 @@ def _make_connect_command(connect: str, engine: Engine, deadline: float) -> tupl
     """
     import json
 
-    from tfdoctor.cli.cluster import parse_specification
+    from tfdoctor.cli.cluster import load_specification
     from tfdoctor.cli.fast_parser import CONNECT_COMMAND
-    from tfdoctor.fleet.peers import get_machine
+    from tfdoctor.fleet.peers import get_machine_name
 
     if connect.isdecimal() and len(connect) < 6:  # a port; a longer number names a file
         if not 0 < int(connect) < 65536:
             raise UsageError("--connect: a port is a number from 1 to 65535.")
         if engine.name == "kubernetes":
             raise UsageError("--connect PORT: pods do not have their nodes' names. Give the run's TF_CONFIG.")
-        hosts = dict.fromkeys(get_machine(host_name) for host_name in engine.hosts())
+        hosts = dict.fromkeys(get_machine_name(host_name) for host_name in engine.hosts())
         addresses = [f"[{host}]:{connect}" if ":" in host else f"{host}:{connect}" for host in hosts]
         cluster: object = {"worker": addresses}
     else:
-        specification = parse_specification(connect).specifications[0]
-        cluster = specification.raw_cluster
+        specification = load_specification(connect).specifications[0]
+        cluster = specification.original_cluster
         if specification.jobs is None or not cluster:
             reason = specification.faults[0].message if specification.faults else "it has no cluster."
             msg = f"--connect: {reason}"
             raise UsageError(msg)
     tf_config = json.dumps({"cluster": cluster}, separators=(",", ":"))
-    if len(tf_config) > MAX_SPECIFICATION_CHARS:
+    if len(tf_config) > MAX_SPECIFICATION_ARGUMENT_CHARS:
         msg = (
             f"--connect: {len(tf_config):,} characters of addresses are more than a command line takes "
-            f"({MAX_SPECIFICATION_CHARS:,})."
+            f"({MAX_SPECIFICATION_ARGUMENT_CHARS:,})."
         )
         raise UsageError(msg, hint="Take some of the hosts: a few tell whether a network is cut in two.")
     # `fast_parser.parse_connect` accepts at most three digits.
-    return (*CONNECT_COMMAND, "--timeout", f"{min(999.0, deadline * CONNECT_SHARE):.0f}", "--tf-config", tf_config)
+    return (
+        *CONNECT_COMMAND,
+        "--timeout",
+        f"{min(999.0, deadline * CONNECT_DEADLINE_SHARE):.0f}",
+        "--tf-config",
+        tf_config,
+    )
 
 
 def _emit_manifest(
@@ -256,7 +272,7 @@ def _emit_manifest(
 
     Raise UsageError if the image or the namespace is invalid.
     """
-    from tfdoctor.fleet.nodes import Job
+    from tfdoctor.fleet.nodes import NodeJob
     from tfdoctor.fleet.nodes.kubernetes import format_manifest, validate_image
     from tfdoctor.fleet.nodes.zipapp import build_zipapp
     from tfdoctor.render.terminal import OUT
@@ -267,13 +283,13 @@ def _emit_manifest(
         path.write_bytes(build_zipapp())
         OUT.write_document(
             format_manifest(
-                namespace, image, Job(path, arguments, python=runner, deadline=deadline), gpus=gpus
+                namespace, image, NodeJob(path, arguments, python=runner, time_limit_s=deadline), gpus=gpus
             )
         )
     return ExitCode.OK
 
 
-def _make_engine(name: str, value: str, options: list[str], *, image: str | None, gpus: int) -> Engine:
+def _make_engine(name: str, value: str, options: list[str], *, image: str | None, gpus: int) -> NodeEngine:
     """Return the engine that runs commands on the hosts.
 
     `value` is the value of the engine's option: hosts, a partition, an address or a namespace. Raise UsageError if the
@@ -311,7 +327,7 @@ def _make_engine(name: str, value: str, options: list[str], *, image: str | None
 
 
 def _run_on_hosts(
-    engine: Engine,
+    engine: NodeEngine,
     folder: Path,
     arguments: tuple[str, ...],
     runner: str,
@@ -327,12 +343,12 @@ def _run_on_hosts(
     not empty or there are no hosts, and Error if the engine fails.
     """
     from tfdoctor.cli.log_arguments import write_note
-    from tfdoctor.fleet.nodes import Job
-    from tfdoctor.fleet.nodes.store import Store
+    from tfdoctor.fleet.nodes import NodeJob
+    from tfdoctor.fleet.nodes.store import ResultStore
     from tfdoctor.fleet.nodes.zipapp import build_zipapp
     from tfdoctor.system.writing import make_scratch_folder
 
-    store = Store(folder)
+    store = ResultStore(folder)
     if not (store.is_empty or resume):
         msg = f"{clean_line(str(folder))} is not empty."
         raise UsageError(
@@ -343,7 +359,9 @@ def _run_on_hosts(
         msg = f"{engine.name} knows no host."
         raise UsageError(msg)
     finished_hosts = (
-        {host for host, ending in store.endings().items() if ending.ended == "answered"} if resume else set()
+        {host for host, ending in store.load_journal().items() if ending.outcome == "answered"}
+        if resume
+        else set()
     )
     remaining_hosts = [host for host in hosts if host not in finished_hosts]
     if dry_run:
@@ -355,8 +373,10 @@ def _run_on_hosts(
             f"Would run {runner} tfdoctor.pyz {' '.join(arguments)} on {len(remaining_hosts)} hosts: {names}{omitted_note}\n"
         )
         return False
-    store.make()
-    finished_note = f", {len(hosts) - len(remaining_hosts)} have a result" if len(remaining_hosts) < len(hosts) else ""
+    store.create_folder()
+    finished_note = (
+        f", {len(hosts) - len(remaining_hosts)} have a result" if len(remaining_hosts) < len(hosts) else ""
+    )
     write_note(
         f"Asking {len(remaining_hosts)} host{'s' * (len(remaining_hosts) != 1)} through {engine.name}{finished_note}; "
         f"results in {folder}."
@@ -364,11 +384,13 @@ def _run_on_hosts(
     with make_scratch_folder() as temporary:
         path = temporary / "tfdoctor.pyz"
         path.write_bytes(build_zipapp())
-        _store_results(engine, remaining_hosts, Job(path, arguments, python=runner, deadline=deadline), store)
+        _store_results(
+            engine, remaining_hosts, NodeJob(path, arguments, python=runner, time_limit_s=deadline), store
+        )
     return True
 
 
-def _store_results(engine: Engine, hosts: list[str], job: Job, store: Store) -> None:
+def _store_results(engine: NodeEngine, hosts: list[str], job: NodeJob, store: ResultStore) -> None:
     """Run the job on the hosts, and store each result as soon as it arrives."""
     from tfdoctor.cli.log_arguments import write_note
 
@@ -381,12 +403,14 @@ def _store_results(engine: Engine, hosts: list[str], job: Job, store: Store) -> 
             for result in results:
                 arrival = time.time()
                 store.save_answer(
-                    result, asked=arrival - result.seconds if result.seconds else start_time, came=arrival
+                    result,
+                    request_time=arrival - result.duration_s if result.duration_s else start_time,
+                    response_time=arrival,
                 )
                 result_count += 1
-                if result.ended != "answered":
+                if result.outcome != "answered":
                     write_note(
-                        f"{clean_line(result.host, limit=80)}: {result.ended}{f': {result.why}' if result.why else ''}"
+                        f"{clean_line(result.host, limit=80)}: {result.outcome}{f': {result.reason}' if result.reason else ''}"
                     )
         except KeyboardInterrupt:
             write_note(f"{result_count} of {len(hosts)} hosts had answered; --resume asks the others.")
@@ -396,37 +420,37 @@ def _store_results(engine: Engine, hosts: list[str], job: Job, store: Store) -> 
 def load_results(folder: Path, engine: str) -> Fleet:
     """Read and evaluate the results in a folder. Raise UsageError if there are none."""
     from tfdoctor.fleet import MAX_ANSWER_BYTES, GatheredResults, evaluate_fleet
-    from tfdoctor.fleet.nodes.store import PEERS_FOLDER, Store
+    from tfdoctor.fleet.nodes.store import PEERS_FOLDER, ResultStore
 
-    results_store, gathered = Store(folder), GatheredResults()
-    for node in results_store.results(MAX_ANSWER_BYTES):
+    results_store, gathered = ResultStore(folder), GatheredResults()
+    for node in results_store.iter_nodes(MAX_ANSWER_BYTES):
         _add_result(gathered, node)
     if not gathered.hosts:
         msg = f"{clean_line(str(folder))} has no results."
         raise UsageError(msg, hint="tfdoctor check --json > DIR/$(hostname).json on each host")
     if (folder / PEERS_FOLDER).is_dir():
-        for node in Store(folder / PEERS_FOLDER).results(MAX_ANSWER_BYTES):
+        for node in ResultStore(folder / PEERS_FOLDER).iter_nodes(MAX_ANSWER_BYTES):
             _add_connections(gathered, node)
-    return evaluate_fleet(engine, gathered, aside=results_store.aside)
+    return evaluate_fleet(engine, gathered, ignored_file_count=results_store.ignored_file_count)
 
 
 def _add_connections(gathered: GatheredResults, node: StoredNode) -> None:
     """Add the result of a host's connections to the others, or the reason why there is none."""
-    from tfdoctor.fleet import UnusableError, read_peers
+    from tfdoctor.fleet import UnusableResultError, parse_peers
 
     host_state = gathered.hosts.get(node.host)
     if host_state is not None and host_state.state in ("lost", "timeout"):
         return  # the missing result is reported already
-    ending = node.ending
-    if ending is not None and ending.ended != "answered":
-        gathered.peer_failures[node.host] = ending.why
+    ending = node.journal_entry
+    if ending is not None and ending.outcome != "answered":
+        gathered.peer_failure_by_host[node.host] = ending.reason
     elif node.content is None:
-        gathered.peer_failures[node.host] = node.why or "its file is gone"
+        gathered.peer_failure_by_host[node.host] = node.read_error or "its file is gone"
     else:
         try:
-            gathered.peers[node.host] = read_peers(node.content)
-        except UnusableError as error:
-            gathered.peer_failures[node.host] = str(error)
+            gathered.peers_by_host[node.host] = parse_peers(node.content)
+        except UnusableResultError as error:
+            gathered.peer_failure_by_host[node.host] = str(error)
 
 
 def _add_result(gathered: GatheredResults, node: StoredNode) -> None:
@@ -434,25 +458,25 @@ def _add_result(gathered: GatheredResults, node: StoredNode) -> None:
 
     If the last run failed on the host, the file of an earlier run is ignored.
     """
-    from tfdoctor.fleet import UnusableError, read_result
+    from tfdoctor.fleet import UnusableResultError, parse_result
 
-    ending = node.ending
-    seconds = ending.seconds if ending is not None else None
-    if ending is not None and ending.ended in ("lost", "timeout"):
-        gathered.add_silent(
-            node.host, "lost" if ending.ended == "lost" else "timeout", ending.why, seconds=seconds
+    ending = node.journal_entry
+    seconds = ending.duration_s if ending is not None else None
+    if ending is not None and ending.outcome in ("lost", "timeout"):
+        gathered.add_failure(
+            node.host, "lost" if ending.outcome == "lost" else "timeout", ending.reason, seconds=seconds
         )
         return
-    if ending is not None and ending.ended != "answered":
-        gathered.add_silent(node.host, "failed", ending.why, seconds=seconds)
+    if ending is not None and ending.outcome != "answered":
+        gathered.add_failure(node.host, "failed", ending.reason, seconds=seconds)
         return
     if node.content is None:
-        gathered.add_silent(node.host, "failed", node.why or "its file is gone", seconds=seconds)
+        gathered.add_failure(node.host, "failed", node.read_error or "its file is gone", seconds=seconds)
         return
     try:
-        result = read_result(node.content)
-    except UnusableError as error:
-        gathered.add_silent(node.host, "failed", str(error), seconds=seconds)
+        result = parse_result(node.content)
+    except UnusableResultError as error:
+        gathered.add_failure(node.host, "failed", str(error), seconds=seconds)
         return
-    asked_at, arrived_at = (ending.asked, ending.came) if ending is not None else (None, None)
-    gathered.add(node.host, result, seconds=seconds, asked=asked_at, came=arrived_at)
+    asked_at, arrived_at = (ending.request_time, ending.response_time) if ending is not None else (None, None)
+    gathered.add(node.host, result, seconds=seconds, request_time=asked_at, response_time=arrived_at)

@@ -31,16 +31,16 @@ from tfdoctor.cli.options import (
 )
 from tfdoctor.cli.simulation_options import parse_simulation, verify_simulated_python
 from tfdoctor.compat import Compat
-from tfdoctor.environment.disk_space import check_needs, compute_needs, measure_usage
+from tfdoctor.environment.disk_space import compute_needs, measure_disk_usage, require_space
 from tfdoctor.environment.install import (
     describe_changes,
     install_environment,
-    list_commands,
+    list_install_commands,
     list_locked_lines,
     make_install_sizes,
     resolve_requirements,
 )
-from tfdoctor.environment.install_state import check_folder, read_record
+from tfdoctor.environment.install_state import read_record, require_usable_folder
 from tfdoctor.environment.installers import InstallFailedError, find_uv
 from tfdoctor.environment.requirements import parse_packages
 from tfdoctor.environment.resolution import NoSolutionError
@@ -50,7 +50,7 @@ from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.examine import collect_facts
 from tfdoctor.fit import Fit, Host, build_host, find_best_fit
 from tfdoctor.plan.arguments import (
-    expand_gpu_names,
+    expand_ambiguous_gpus,
     find_common_answer,
     parse_python_version,
     validate_driver,
@@ -60,7 +60,7 @@ from tfdoctor.render.install import (
     make_install_json,
     make_resolution_json,
     render_dry_run,
-    render_installed,
+    render_installation,
 )
 from tfdoctor.render.json import write_json
 from tfdoctor.render.plan import format_bytes, make_recommendation_json, render_recommendation
@@ -151,7 +151,7 @@ def install(
     if index is not None:
         _check_index(index)
     folder = Path(os.path.abspath(into))  # noqa: PTH100 - keeps links, which resolve() would follow
-    check_folder(folder)
+    require_usable_folder(folder)
     env = dict(os.environ)
     uv = None if installer is Installer.pip else find_uv(env)
     if installer is Installer.uv and uv is None:
@@ -159,7 +159,9 @@ def install(
     compat, gpu = Compat.load(), gpu or simulate
     simulation = parse_simulation(compat, simulate or (), driver=driver)
     system = LiveSystem()
-    options = InstallOptions(compat=compat, tf=tf, packages=packages, requirement_set=requirement_set)
+    options = InstallOptions(
+        compat=compat, tensorflow_option=tf, packages=packages, requirement_set=requirement_set
+    )
     with stop_on_signal(system):
         host, machine = _find_host(
             compat, system, gpus=gpu or (), driver=driver, anywhere=anywhere, facts=facts
@@ -208,7 +210,7 @@ def _verify_installation(
     """Verify the new environment with the stand-in driver and print the result."""
     python = str(request.folder / "bin" / "python")
     verification = verify_simulated_python(
-        compat, python, VerifyRequest(simulated=simulation), simulation, quiet=quiet or as_json
+        compat, python, VerifyRequest(simulated_gpus=simulation), simulation, quiet=quiet or as_json
     )
     if not as_json:
         OUT.write(render_result(verification, verbose=verbose, quiet=quiet, **OUT.layout))
@@ -292,7 +294,7 @@ def _resolve_gpu_names(compat: Compat, host: Host, tf: str | None, python: str |
                 find_best_fit(compat, resolved_host, python=version, spec=spec)
             ),
         )
-    return expand_gpu_names(host)[0]
+    return expand_ambiguous_gpus(host)[0]
 
 
 def _list_deciding_parts(fit: Fit | None) -> tuple[object, ...]:
@@ -308,8 +310,8 @@ def _print_dry_run(request: InstallRequest, notes: Sequence[str], *, as_json: bo
 
     Raise NoRoomError if the disk is too full, and NoSolutionError if the requirements exclude each other.
     """
-    disk_needs = compute_needs(make_install_sizes(request), exact=True)
-    check_needs(disk_needs, clean_line(str(request.folder)))
+    disk_needs = compute_needs(make_install_sizes(request), subtract_cached=True)
+    require_space(disk_needs, clean_line(str(request.folder)))
     unresolved_reason = ""
     if request.has_requirements:
         request, unresolved_reason = _try_resolution(request)
@@ -321,7 +323,7 @@ def _print_dry_run(request: InstallRequest, notes: Sequence[str], *, as_json: bo
             lines.append(
                 f"Could not check whether your requirements are compatible with it: {unresolved_reason}"
             )
-        folder, steps = str(request.folder), list_commands(request)
+        folder, steps = str(request.folder), list_install_commands(request)
         OUT.write(render_dry_run(request.option, folder, lines, steps, complete=verbose, **OUT.layout))
     return ExitCode.IMPOSSIBLE if unresolved_reason else ExitCode.OK
 
@@ -354,7 +356,7 @@ def _make_environment(
     try:
         with open_progress(quiet=quiet, verbose=verbose) as display:
             for note in (*(caveat.text for caveat in request.option.caveats if caveat.is_serious), *notes):
-                display.stage(f"Note: {note}")
+                display.begin_stage(f"Note: {note}")
             return install_environment(request, display)
     except Error as error:
         if _is_unfinished(request.folder):
@@ -392,29 +394,31 @@ def _make_document(
     if result is not None:
         request = result.request or request
         environment = make_environment_json(
-            request.folder, request.installer.name, result.seconds, resumed=result.was_resumed
+            request.folder, request.installer.name, result.seconds, was_resumed=result.was_resumed
         )
     resolution = None
     if request.has_requirements:
         chosen = request.resolution
         changes = (
-            chosen.compare_with_lock(list_locked_lines(request.locks.tensorflow))
+            chosen.compare_with_lock(list_locked_lines(request.lock_files.tensorflow))
             if chosen is not None
             else ()
         )
         resolution = make_resolution_json(
-            [(item.name, item.locked, item.chosen) for item in changes],
-            tried=chosen is not None,
-            why=unresolved_reason or None,
+            [(item.name, item.locked_version, item.resolved_version) for item in changes],
+            was_attempted=chosen is not None,
+            reason=unresolved_reason or None,
         )
     return make_install_json(
         request.option,
-        [command for _, command in list_commands(request)],
+        [command for _, command in list_install_commands(request)],
         environment=environment,
         report=report,
         notes=notes,
         resolution=resolution,
-        room=[(str(item.folder), item.purposes, item.size, item.free) for item in disk_needs]
+        disk_space=[
+            (str(item.folder), item.purposes, item.needed_bytes, item.free_bytes) for item in disk_needs
+        ]
         if result is None
         else None,
     )
@@ -423,15 +427,15 @@ def _make_document(
 def _report_result(request: InstallRequest, result: InstallResult, report: Report, *, verbose: bool) -> None:
     """Print what was installed, followed by the report on it."""
     option, folder = request.option, str(request.folder)
-    contents = (
-        f"TensorFlow {option.tensorflow}, Python {request.version}, CUDA {option.cuda}, cuDNN {option.cudnn}"
-    )
+    contents = f"TensorFlow {option.tensorflow}, Python {request.python_version}, CUDA {option.cuda}, cuDNN {option.cudnn}"
     if result.was_complete:
         OUT.write(f"{clean_line(folder)} already exists, as planned ({contents}): nothing was done.\n")
     else:
         verb = "Finished" if result.was_resumed else "Made"
-        size = format_bytes(measure_usage(request.folder))
+        size = format_bytes(measure_disk_usage(request.folder))
         OUT.write(
             f"{verb} {clean_line(folder)} ({size}, {result.seconds:.0f} s, {request.installer.name}): {contents}.\n"
         )
-    OUT.write(render_installed(folder, report, is_correct=is_intact(report), verbose=verbose, **OUT.layout))
+    OUT.write(
+        render_installation(folder, report, is_correct=is_intact(report), verbose=verbose, **OUT.layout)
+    )

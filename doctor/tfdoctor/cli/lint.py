@@ -10,17 +10,23 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.options import Json, argument, command, option
 from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.lint import LintProblem, LintResult, LintTarget, Unreadable, kind_of_file, lint_text
+from tfdoctor.lint import LintProblem, LintResult, LintTarget, UnreadableFile, detect_file_kind, lint_text
 from tfdoctor.lint.fixes import drop_fixes_of_shared_names, format_diff, list_variables, plan_edits
 from tfdoctor.lint.known_names import READ_VARIABLES, guess_variable
-from tfdoctor.lint.settings import SKIPPED_FOLDERS, Settings, SettingsError, parse_release, parse_settings
-from tfdoctor.parse.edits import Edit, EditError, Source, apply_edits
+from tfdoctor.lint.settings import (
+    SKIPPED_FOLDER_PATTERNS,
+    Settings,
+    SettingsError,
+    parse_release,
+    parse_settings,
+)
+from tfdoctor.parse.edits import Edit, EditError, SourceText, apply_edits
 from tfdoctor.parse.toml import loads
 from tfdoctor.system.sources import (
-    iter_capital_words,
+    iter_uppercase_words,
     load_source,
     read_first_line,
-    read_source,
+    read_source_text,
     resolve_path,
     walk_files,
 )
@@ -44,14 +50,14 @@ class LintFormat(str, enum.Enum):
 class _EditableFile:
     """A source file with the edits that `--fix` makes in it."""
 
-    source: Source
+    source: SourceText
     edits: list[Edit]
 
     @property
     def corrected_text(self) -> str:
         """The text of the file after the edits, without a byte order mark."""
         data = apply_edits(self.source.data, self.edits)
-        return data[len(self.source.mark) :].decode(self.source.codec)
+        return data[len(self.source.byte_order_mark) :].decode(self.source.codec)
 
 
 @command
@@ -76,7 +82,7 @@ def lint(
     Reads Python 2 and 3, notebooks, shell scripts, Dockerfiles and YAML, and runs none of them. `# noqa: TFD711` and
     [tool.tfdoctor] in pyproject.toml turn findings off.
     """
-    from tfdoctor.render.lint import FORMATS
+    from tfdoctor.render.lint import FORMATTERS
     from tfdoctor.render.terminal import ERR, OUT
 
     if as_json and output_format not in (LintFormat.text, LintFormat.json):
@@ -111,7 +117,7 @@ def lint(
         for name, reason in refusals.items():
             ERR.write(f"{clean_line(name)}: left unchanged: {clean_line(reason)}.\n")
     if not (diff and output_format is LintFormat.text):
-        OUT.write(FORMATS[output_format.value](result, **OUT.layout))
+        OUT.write(FORMATTERS[output_format.value](result, **OUT.layout))
     return ExitCode.FOUND if result.problems else ExitCode.OK
 
 
@@ -128,37 +134,42 @@ def _lint_files(
         _detect_environment() if release is None or gpu_count is None else (None, None)
     )
     problems: list[LintProblem] = []
-    unreadable: list[Unreadable] = []
+    unreadable: list[UnreadableFile] = []
     editable_files: dict[str, _EditableFile] = {}
     refusals: dict[str, str] = {}
-    correctable_files: dict[str, tuple[Source, str, list[LintProblem], bool]] = {}
+    correctable_files: dict[str, tuple[SourceText, str, list[LintProblem], bool]] = {}
     variables: dict[str, set[str] | None] = {}
 
     def report_folder(error: OSError) -> None:
         label = str(error.filename)
-        unreadable.append(Unreadable(label, error.strerror or str(error)))
+        unreadable.append(UnreadableFile(label, error.strerror or str(error)))
         variables[label] = None
 
     for path, kind, settings, path_in_project, leaves_folder in _iter_files(paths, report_folder):
         target = LintTarget(
-            tf=next((item for item in (release, settings.tf, detected_release) if item is not None), None),
-            gpus=next(
-                (item for item in (gpu_count, settings.gpus, detected_gpu_count) if item is not None), None
+            tf_version=next(
+                (item for item in (release, settings.tf_version, detected_release) if item is not None), None
+            ),
+            gpu_count=next(
+                (item for item in (gpu_count, settings.gpu_count, detected_gpu_count) if item is not None),
+                None,
             ),
         )
         label = str(path)
         variables[label] = set()
         try:
-            source = load_source(path, python=kind == "python")
+            source = load_source(path, is_python=kind == "python")
         except ValueError as error:
-            unreadable.append(Unreadable(label, f"{error}"))
+            unreadable.append(UnreadableFile(label, f"{error}"))
             variables[label] = _find_known_words(path)
             continue
         file_problems, reason = lint_text(source.text, kind, target)
         if reason is not None:
-            unreadable.append(Unreadable(label, reason))
+            unreadable.append(UnreadableFile(label, reason))
         file_problems = [
-            replace(item, path=label) for item in file_problems if settings.includes(path_in_project, item.name)
+            replace(item, path=label)
+            for item in file_problems
+            if settings.is_reported(path_in_project, item.kind_name)
         ]
         variables[label] = list_variables(source.text, kind, file_problems)
         if any(item.fix for item in file_problems):
@@ -167,7 +178,9 @@ def _lint_files(
             problems += file_problems
     file_ids = {label: _get_file_id(label) for label in variables}
     for label, (source, kind, file_problems, leaves_folder) in correctable_files.items():
-        other_variables = {name: names for name, names in variables.items() if file_ids[name] != file_ids[label]}
+        other_variables = {
+            name: names for name, names in variables.items() if file_ids[name] != file_ids[label]
+        }
         fixable_problems = drop_fixes_of_shared_names(file_problems, other_variables)
         try:
             if edits := plan_edits(source, fixable_problems, kind):
@@ -180,7 +193,9 @@ def _lint_files(
         problems += fixable_problems
     index_by_label = {label: index for index, label in enumerate(variables)}
     problems.sort(key=lambda item: index_by_label[item.path])
-    result = LintResult(files=len(variables), problems=tuple(problems), unreadable=tuple(unreadable))
+    result = LintResult(
+        file_count=len(variables), problems=tuple(problems), unreadable_files=tuple(unreadable)
+    )
     return result, editable_files, refusals
 
 
@@ -196,7 +211,7 @@ def _get_file_id(path: str) -> tuple[int, int] | str:
 def _find_known_words(path: Path) -> set[str] | None:
     """Return the known and misspelt variables in a file that cannot be checked. None if it is unreadable."""
     try:
-        return {word for word in iter_capital_words(path) if word in READ_VARIABLES or guess_variable(word)}
+        return {word for word in iter_uppercase_words(path) if word in READ_VARIABLES or guess_variable(word)}
     except OSError:
         return None
 
@@ -225,12 +240,12 @@ def _iter_files(
         def is_excluded(
             file: Path, settings: Settings = settings, get_path: object = get_relative_path
         ) -> bool:
-            return bool(settings.exclude) and settings.is_excluded(get_path(file))  # type: ignore[operator]
+            return bool(settings.excluded_patterns) and settings.is_excluded(get_path(file))  # type: ignore[operator]
 
         is_named = not path.is_dir()
-        for file in [path] if is_named else walk_files(path, SKIPPED_FOLDERS, is_excluded, on_error):
+        for file in [path] if is_named else walk_files(path, SKIPPED_FOLDER_PATTERNS, is_excluded, on_error):
             # the first line is read only if the name does not show the kind
-            kind = kind_of_file(file.name) or kind_of_file(
+            kind = detect_file_kind(file.name) or detect_file_kind(
                 file.name, read_first_line(file) if "." not in file.name else ""
             )
             if kind is None and not is_named:
@@ -279,7 +294,7 @@ def _load_table(file: Path) -> dict[str, object] | None:
     Raise UsageError if the file cannot be read.
     """
     try:
-        document = loads(read_source(file, python=False))
+        document = loads(read_source_text(file, is_python=False))
     except ValueError as error:
         msg = f"{clean_line(str(file))} cannot be read: {clean_line(str(error))}."
         raise UsageError(msg) from error
@@ -321,7 +336,9 @@ def _detect_environment() -> tuple[tuple[int, int] | None, int | None]:
 
 def _format_changes(editable_files: dict[str, _EditableFile]) -> str:
     """Return a diff of the edits that `--fix` makes."""
-    return "".join(format_diff(path, file.source.text, file.corrected_text) for path, file in editable_files.items())
+    return "".join(
+        format_diff(path, file.source.text, file.corrected_text) for path, file in editable_files.items()
+    )
 
 
 def _edit_files(editable_files: dict[str, _EditableFile]) -> dict[str, str]:

@@ -11,10 +11,10 @@ from tfdoctor.running.streams import STDIN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["list_logs", "write_note"]
+__all__ = ["select_logs", "write_note"]
 
 
-def list_logs(files: Sequence[str], command: str) -> list[str]:
+def select_logs(files: Sequence[str], command: str) -> list[str]:
     """Return the named logs, or standard input if there are none.
 
     `command` is for the error message. Raise UsageError if standard input would be read but is closed, or if no log is

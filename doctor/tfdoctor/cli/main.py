@@ -49,7 +49,7 @@ text is the function's docstring without its first line.
 GLOBAL_OPTIONS = ("--version", "-V", "--help", "-h")
 """The options that may precede a command."""
 
-EXIT_STATUS = {
+EXIT_STATUS_MEANINGS = {
     0: "nothing found",
     1: "found",
     2: "wrong request",
@@ -192,7 +192,7 @@ def make_command_group() -> Any:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["--help", "-h"]},
         epilog="Exit status: "  # one line, without 130, which is the usual status after Ctrl-C
-        f"{', '.join(f'{status} {meaning}' for status, meaning in EXIT_STATUS.items() if status < 130)}.",
+        f"{', '.join(f'{status} {meaning}' for status, meaning in EXIT_STATUS_MEANINGS.items() if status < 130)}.",
     )
     app.callback()(main)
     group: Any = typer.main.get_command(app)

@@ -151,9 +151,9 @@ def _write_explorer(target: Path, *, force: bool) -> int:
     from tfdoctor.render.html.explorer import make_explorer_html
     from tfdoctor.render.progress import open_progress
     from tfdoctor.render.terminal import ERR
-    from tfdoctor.system.writing import check_file, write_file
+    from tfdoctor.system.writing import check_output_file, write_file
 
-    check_file(target, force=force, option="--html")
+    check_output_file(target, force=force, option="--html")
     compat = Compat.load()
     matrix_rows = [
         matrix_row
@@ -165,7 +165,7 @@ def _write_explorer(target: Path, *, force: bool) -> int:
         rows_by_version.setdefault(matrix_row.release.version, []).append(matrix_row)
     sheets = [make_sheet(compat, version_rows) for version_rows in rows_by_version.values()]
     with open_progress(quiet=not ERR.is_terminal, animated=False) as display:
-        table = build_answer_table(compat, lambda minor: display.stage(f"What fits TensorFlow {minor}"))
+        table = build_answer_table(compat, lambda minor: display.begin_stage(f"What fits TensorFlow {minor}"))
     page = make_explorer_html(table, sheets, list_overviews(compat, matrix_rows), as_of=compat.as_of)
     write_file(target, page, force=force, option="--html")
     write_note(
@@ -221,13 +221,18 @@ def _print_rows(
         if newest_only and query.os == "linux":
             OUT.write(
                 rendering.render_overview(
-                    list_overviews(compat, rows), releases=len(rows), as_of=as_of, **OUT.layout
+                    list_overviews(compat, rows), release_count=len(rows), as_of=as_of, **OUT.layout
                 )
             )
             return
         OUT.write(
             rendering.render_rows(
-                rows, as_of=as_of, note=note, windows=query.os == "windows", newest=newest_only, **OUT.layout
+                rows,
+                as_of=as_of,
+                note=note,
+                for_windows=query.os == "windows",
+                only_newest=newest_only,
+                **OUT.layout,
             )
             if release_sheet is None
             else (rendering.render_sheet if complete else rendering.render_sheet_screen)(
@@ -260,10 +265,12 @@ def _check_query(compat: Compat, query: MatrixQuery) -> None:
             raise UsageError(msg, hint=hint) from error
     packages = sorted({release.package for release in compat.releases})
     if query.package is not None and query.package not in packages:
-        distribution = compat.distribution(query.package)
+        distribution = compat.find_distribution(query.package)
         if distribution is not None:
             advice = (
-                f"Its rows are those of --package {distribution.same_as}." if distribution.same_as else ""
+                f"Its rows are those of --package {distribution.equivalent_distribution}."
+                if distribution.equivalent_distribution
+                else ""
             )
             msg = f"--package: {distribution.name} has no rows. {distribution.note}"
             raise UsageError(msg, hint=advice)
@@ -296,13 +303,13 @@ def _restrict_to_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[Matr
     """
     if query.capability is not None:
         raise UsageError("--gpu and --cc say the same; give one of them.")
-    pci_gpu = compat.gpu_by_pci_id(gpu)
+    pci_gpu = compat.find_gpu_by_pci_id(gpu)
     if pci_gpu is not None:
         note = f"{pci_gpu.name} has compute capability {pci_gpu.capability}."
         return dataclasses.replace(query, capability=pci_gpu.capability), note
     match = compat.find_gpus_by_name(gpu)
     if match is None:
-        nearest = compat.nearest_gpu_names(gpu)
+        nearest = compat.find_similar_gpu_names(gpu)
         advice = f"The nearest: {', '.join(nearest)}. " if nearest else ""
         msg = f"--gpu: no NVIDIA GPU called `{gpu}` is known."
         raise UsageError(msg, hint=advice + GPUS_HINT)
@@ -310,7 +317,7 @@ def _restrict_to_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[Matr
     names = list(dict.fromkeys(matching_gpu.name for matching_gpu in match.gpus))
     name = names[0] if len(names) == 1 else gpu
     note = f"{name} has compute capability {capabilities[0]}."
-    if match.ambiguous:
+    if match.is_ambiguous:
         note = (
             f"{name} can be a card of compute capability {', '.join(capabilities[:-1])} or {capabilities[-1]}: releases "
             "that run on one of them are shown. --gpu takes the PCI id, too (`lspci -nn` shows it: 10de:…)."
@@ -329,7 +336,7 @@ def _restrict_to_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[Matr
 
 def _raise_unknown_release(compat: Compat, spec: str, package: str | None) -> NoReturn:
     """Raise UsageError with the names of the nearest releases."""
-    nearest = ", ".join(compat.nearest_versions(spec))
+    nearest = ", ".join(compat.find_nearest_versions(spec))
     newest = compat.newest.version
     release_name = f"{package} {spec}" if package else f"TensorFlow {spec}"
     msg = f"--tf: no {release_name} is known."
@@ -338,7 +345,7 @@ def _raise_unknown_release(compat: Compat, spec: str, package: str | None) -> No
 
 def _raise_unknown_version(compat: Compat, option: str, text: str, reason: str) -> NoReturn:
     """Raise UsageError with the accepted forms of a version."""
-    nearest = ", ".join(compat.nearest_versions(text))
+    nearest = ", ".join(compat.find_nearest_versions(text))
     msg = f"{option}: {reason}."
     raise UsageError(
         msg,

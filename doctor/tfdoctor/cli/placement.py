@@ -6,17 +6,17 @@ import contextlib
 from pathlib import Path
 from typing import Annotated
 
-from tfdoctor.cli.log_arguments import list_logs, write_note
+from tfdoctor.cli.log_arguments import select_logs, write_note
 from tfdoctor.cli.options import FailOn, FailOnOption, Force, Json, argument, command, option, verbose_option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.findings import Severity
-from tfdoctor.placement import evaluate_placement, infer_era, needs_kernels, read_placement
+from tfdoctor.placement import evaluate_placement, infer_release_range, needs_kernels, read_placement
 from tfdoctor.render.placement import make_placement_json, make_placement_svg, render_placement
 from tfdoctor.render.progress import show_read_progress
 from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.running.streams import read_log
-from tfdoctor.system.writing import check_file, write_file
+from tfdoctor.system.writing import check_output_file, write_file
 from tfdoctor.text import clean
 
 
@@ -39,9 +39,9 @@ def placement(
     TensorFlow prints where operations go after tf.debugging.set_log_device_placement(True), in TensorFlow 1 with
     ConfigProto(log_device_placement=True). Sends nothing.
     """
-    (name,) = list_logs([file] if file else [], "placement")
+    (name,) = select_logs([file] if file else [], "placement")
     if svg is not None:
-        check_file(svg, force=force, option="--svg", reads=[name])
+        check_output_file(svg, force=force, option="--svg", input_paths=[name])
     label = clean(name, limit=300)
     with (
         show_read_progress(label) if ERR.is_terminal and not as_json else contextlib.nullcontext() as display
@@ -49,8 +49,12 @@ def placement(
         placements = read_placement(read_log(name, on_note=write_note, meter=display))
     compat = Compat.load()
     # which operations have a GPU kernel depends on the release that wrote the log
-    release_range = infer_era(placements.release_messages, compat) if needs_kernels(placements) else None
-    result = evaluate_placement(placements, label, kernels=compat.kernels if release_range else None, era=release_range)
+    release_range = (
+        infer_release_range(placements.release_messages, compat) if needs_kernels(placements) else None
+    )
+    result = evaluate_placement(
+        placements, label, kernels=compat.kernels if release_range else None, release_range=release_range
+    )
     if svg is not None:
         write_file(svg, make_placement_svg(result).encode("utf-8"), force=force, option="--svg")
     if as_json:

@@ -13,12 +13,12 @@ from tfdoctor.examine import make_live_system
 from tfdoctor.render.report_markdown import make_report_markdown
 from tfdoctor.render.terminal import OUT
 from tfdoctor.system import RecordedSystem
-from tfdoctor.system.writing import check_file, write_file
+from tfdoctor.system.writing import check_output_file, write_file
 
 if TYPE_CHECKING:
     from tfdoctor.system import System
 
-STDOUT = Path("-")
+STDOUT_PATH = Path("-")
 
 
 @command
@@ -38,17 +38,17 @@ def report(
 
     Prints versions, verdict, findings and their evidence. Sends nothing.
     """
-    if output is not None and output != STDOUT:
-        check_file(output, force=force, reads=[facts])
+    if output is not None and output != STDOUT_PATH:
+        check_output_file(output, force=force, input_paths=[facts])
     system: System = make_live_system(python if facts is None else None)
     if facts is not None:
         recorded_system = RecordedSystem(facts)
         system, python = recorded_system, python or recorded_system.python
     recording = record_system(system, Compat.load(), python=python, timeout=timeout, local=facts is None)
-    text = make_report_markdown(recording.report, differences=recording.differences)
-    if output is not None and output != STDOUT:
+    text = make_report_markdown(recording.recording_report, differences=recording.differences)
+    if output is not None and output != STDOUT_PATH:
         write_file(output, text.encode("utf-8"), force=force)
-    if output is None or output == STDOUT:
+    if output is None or output == STDOUT_PATH:
         OUT.write_document(text)
     warn_of_differences(recording)
     return ExitCode.OK

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tfdoctor.running.log_worker import LogWorker
     from tfdoctor.running.passthrough import Passthrough
 
-NOT_EXECUTABLE, NOT_FOUND = 126, 127
+NOT_EXECUTABLE_STATUS, NOT_FOUND_STATUS = 126, 127
 """The exit statuses that shells, `env` and `nohup` use if a program cannot be started."""
 
 
@@ -79,7 +79,7 @@ def run(
     if verbose_loader:
         environment, loader_notes = make_loader_environment(environment)
     with signals.use_default_signals(), hold_signals() as signal_mask:
-        log_worker = LogWorker(placement=placement)
+        log_worker = LogWorker(with_placement=placement)
         program = Passthrough(words, environment, signal_mask, log_worker.queue_output)
         try:
             program.start()
@@ -135,7 +135,7 @@ def _report_start_failure(name: str, error: OSError) -> int:
     else:
         reason = error.strerror or str(error)
     sys.stderr.write(f"tfdoctor: cannot run {display_name}: {reason}.\n")
-    return NOT_FOUND if is_missing else NOT_EXECUTABLE
+    return NOT_FOUND_STATUS if is_missing else NOT_EXECUTABLE_STATUS
 
 
 def _write_report(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.errors import UsageError
 from tfdoctor.plan.arguments import parse_gpu, validate_driver
-from tfdoctor.simulate.request import add_stand_in, make_simulated
+from tfdoctor.simulate.request import add_stand_in, make_simulated_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +57,7 @@ def parse_simulation(
     if len(simulated_gpus) > MAX_GPUS:
         msg = f"--simulate: {len(simulated_gpus)} cards; {MAX_GPUS} are possible."
         raise UsageError(msg)
-    return make_simulated(compat, simulated_gpus, driver=driver, typed=arguments)
+    return make_simulated_gpus(compat, simulated_gpus, driver=driver, typed_options=arguments)
 
 
 def make_stand_in_system(python: str | None, simulation: SimulatedGpus) -> LiveSystem:

@@ -95,7 +95,9 @@ def _run_command(arguments: list[str], received_signals: list[int]) -> int:
             )
             return _report_error(ExitCode.USAGE, "usage", error.format_message(), hint, wants_json)
         return _report_defect(error, wants_json)
-    if status == ExitCode.INTERRUPTED and received_signals:  # Typer turns a KeyboardInterrupt into this status
+    if (
+        status == ExitCode.INTERRUPTED and received_signals
+    ):  # Typer turns a KeyboardInterrupt into this status
         return _report_interrupt(received_signals)
     return status
 

@@ -28,7 +28,7 @@ from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
 from tfdoctor.render.verify import make_junit_xml, make_verification_json, render_result
-from tfdoctor.system.writing import check_file, write_file
+from tfdoctor.system.writing import check_output_file, write_file
 from tfdoctor.text import clean_line
 from tfdoctor.verify.session import VerifyRequest
 from tfdoctor.verify.stages import STAGES, Limits
@@ -130,16 +130,16 @@ def verify(
         stages=_parse_stages(stages),
         expected=expect_gpus,
         gpus=_parse_gpus(gpus) if simulation is None else None,
-        limits=Limits.with_seconds(timeout) if timeout is not None else Limits(),
-        memory=_parse_memory(memory),
+        limits=Limits.from_seconds(timeout) if timeout is not None else Limits(),
+        memory_bytes=_parse_memory(memory),
         python=python if image is not None else None,
         device=device.value,
-        simulated=simulation,
+        simulated_gpus=simulation,
     )
     if junit_file is not None:
-        check_file(junit_file, force=force, option="--junit")
+        check_output_file(junit_file, force=force, option="--junit")
     if html is not None:
-        check_file(html, force=force, option="--html")
+        check_output_file(html, force=force, option="--html")
     if image is None:
         verification = _verify_python(compat, python, request, quiet=quiet or as_json)
     else:
@@ -158,7 +158,7 @@ def _write_page(target: Path, verification: Verification, *, force: bool, quiet:
     from tfdoctor.render.html.verify import make_verification_html
     from tfdoctor.system.identity import make_redactor
 
-    page = make_verification_html(verification, make_redactor(os.environ, local=True))
+    page = make_verification_html(verification, make_redactor(os.environ, include_local_names=True))
     write_page(target, page, force=force, quiet=quiet)
 
 
@@ -168,8 +168,8 @@ def _verify_image(compat: Compat, image: str, request: VerifyRequest, *, quiet: 
     from tfdoctor.verify.image import verify_image
 
     engine = connect()
-    if request.simulated is not None:
-        return verify_simulated_image(engine, compat, image, request, request.simulated, quiet=quiet)
+    if request.simulated_gpus is not None:
+        return verify_simulated_image(engine, compat, image, request, request.simulated_gpus, quiet=quiet)
     host = collect_engine_host_facts(compat, engine)
     return verify_image(engine, compat, image, request, host=host, on_stage=make_stage_printer(quiet=quiet))
 
@@ -191,8 +191,8 @@ def _verify_python(
     from tfdoctor.examine import make_live_system
     from tfdoctor.verify.python import verify_python
 
-    if request.simulated is not None:
-        return verify_simulated_python(compat, python, request, request.simulated, quiet=quiet)
+    if request.simulated_gpus is not None:
+        return verify_simulated_python(compat, python, request, request.simulated_gpus, quiet=quiet)
     return verify_python(
         make_live_system(python), compat, python, request, on_stage=make_stage_printer(quiet=quiet)
     )

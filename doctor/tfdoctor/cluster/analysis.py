@@ -30,7 +30,7 @@ __all__ = ["evaluate_cluster", "find_own_task", "map_connectable_addresses"]
 
 JOB_NAMES = ("chief", "worker", "ps", "evaluator")
 """The jobs that the strategies of TensorFlow 2 accept (python/distribute/multi_worker_util.py)."""
-MAX_FAULTS_PER_NAME = 50
+MAX_FAULTS_PER_KIND = 50
 """The maximum number of faults with the same name that are reported."""
 TEXT_BY_FAILURE = {
     "refused": "refuses the connection: nothing listens there, or it is not started yet",
@@ -58,17 +58,17 @@ def evaluate_cluster(
     specification: ClusterSpecification,
     source: str,
     *,
-    listening: ListeningPorts | None = None,
-    reached: Mapping[Task, ConnectionResult] | None = None,
+    listening_ports: ListeningPorts | None = None,
+    connection_results: Mapping[Task, ConnectionResult] | None = None,
     proxy: Proxy | None = None,
-    installed: Sequence[InstalledRelease] = (),
+    installed_releases: Sequence[InstalledRelease] = (),
 ) -> ClusterEvaluation:
     """Evaluate a cluster specification from `source` ("env", a file name, or "text").
 
-    `listening` has the open ports and the addresses of this machine, or is None if they are unknown.
-    `reached` has the result of connecting to each task, or is None if no connections were requested.
+    `listening_ports` has the open ports and the addresses of this machine, or is None if they are unknown.
+    `connection_results` has the result of connecting to each task, or is None if no connections were requested.
     `proxy` is the proxy that gRPC uses on this machine, or None if there is none.
-    `installed` has the TensorFlow of this machine, then those of other machines. It is empty if no comparison was
+    `installed_releases` has the TensorFlow of this machine, then those of other machines. It is empty if no comparison was
     requested.
     """
     task = find_own_task(specification)
@@ -80,7 +80,7 @@ def evaluate_cluster(
         *_find_job_faults(specification),
         *_find_shared_address_faults(addresses),
         *_find_loopback_faults(addresses),
-        *_find_own_address_faults(addresses.get(task) if task else None, task, source, listening),
+        *_find_own_address_faults(addresses.get(task) if task else None, task, source, listening_ports),
     ]
     members = tuple(
         _make_member(
@@ -88,21 +88,19 @@ def evaluate_cluster(
             address,
             is_self=other_task == task,
             source=source,
-            listening_ports=listening,
-            connection_results=reached,
+            listening_ports=listening_ports,
+            connection_results=connection_results,
         )
         for other_task, address in addresses.items()
     )
     faults += _find_unreachable_faults(members)
-    if proxy is not None and (source == "env" or reached is not None):
+    if proxy is not None and (source == "env" or connection_results is not None):
         faults += _find_proxy_faults(addresses, task, proxy)
-    faults += _find_version_faults(installed)
+    faults += _find_version_faults(installed_releases)
     limited_faults = tuple(_limit_faults(faults))
     notes = [specification.unknown_note] if specification.unknown_note else []
-    notes += [
-        _describe_busy_port(member) for member in members if member.is_self and member.is_listening
-    ]
-    notes += _describe_versions(installed)
+    notes += [_describe_busy_port(member) for member in members if member.is_own_task and member.is_listening]
+    notes += _describe_versions(installed_releases)
     return ClusterEvaluation(
         source=source,
         specification=specification,
@@ -110,7 +108,7 @@ def evaluate_cluster(
         members=members,
         faults=limited_faults,
         summary=_summarize(specification, addresses, task, faults, members),
-        has_connections=reached is not None,
+        has_connection_results=connection_results is not None,
         notes=tuple(notes),
     )
 
@@ -119,8 +117,8 @@ def _find_version_faults(installed_releases: Sequence[InstalledRelease]) -> list
     """Return a warning as a list if the machines have different TensorFlow versions."""
     machines_by_release: dict[str, list[str]] = {}
     for machine in installed_releases:
-        if machine.release is not None:
-            machines_by_release.setdefault(machine.release, []).append(_clean_text(machine.machine))
+        if machine.version is not None:
+            machines_by_release.setdefault(machine.version, []).append(_clean_text(machine.machine))
     if len(machines_by_release) < 2:
         return []
     versions_text = "; ".join(
@@ -132,24 +130,30 @@ def _find_version_faults(installed_releases: Sequence[InstalledRelease]) -> list
 
 def _describe_versions(installed_releases: Sequence[InstalledRelease]) -> list[str]:
     """Return notes on machines with the same version, and on machines whose version is unknown."""
-    releases = {machine.release for machine in installed_releases if machine.release is not None}
-    unknown_machines = [_clean_text(machine.machine) for machine in installed_releases if machine.release is None]
+    releases = {machine.version for machine in installed_releases if machine.version is not None}
+    unknown_machines = [
+        _clean_text(machine.machine) for machine in installed_releases if machine.version is None
+    ]
     notes = []
     if len(releases) == 1 and len(installed_releases) - len(unknown_machines) > 1:
-        notes.append(f"{len(installed_releases) - len(unknown_machines)} machines have the same TensorFlow, {releases.pop()}.")
+        notes.append(
+            f"{len(installed_releases) - len(unknown_machines)} machines have the same TensorFlow, {releases.pop()}."
+        )
     if unknown_machines:
-        notes.append(f"No version of TensorFlow is known of {join_words(unknown_machines[:4])}: not compared.")
+        notes.append(
+            f"No version of TensorFlow is known of {join_words(unknown_machines[:4])}: not compared."
+        )
     return notes
 
 
 def _limit_faults(faults: Iterable[Fault]) -> Iterable[Fault]:
-    """Yield each fault once, and at most `MAX_FAULTS_PER_NAME` faults with the same name."""
+    """Yield each fault once, and at most `MAX_FAULTS_PER_KIND` faults of the same kind."""
     counts: dict[str, int] = {}
     reported_keys = set()
     for fault in faults:
-        counts[fault.name] = counts.get(fault.name, 0) + 1
-        key = (fault.name, fault.task, fault.message)
-        if counts[fault.name] <= MAX_FAULTS_PER_NAME and key not in reported_keys:
+        counts[fault.kind] = counts.get(fault.kind, 0) + 1
+        key = (fault.kind, fault.task, fault.message)
+        if counts[fault.kind] <= MAX_FAULTS_PER_KIND and key not in reported_keys:
             reported_keys.add(key)
             yield fault
 
@@ -162,7 +166,7 @@ def _find_invalid_address_faults(
     addresses: Mapping[Task, Address], cluster_spec: ClusterSpecification
 ) -> list[Fault]:
     """Return faults for invalid addresses that the parser of the specification has not reported yet."""
-    reported_tasks = {fault.task for fault in cluster_spec.faults if fault.name == "cluster-address"}
+    reported_tasks = {fault.task for fault in cluster_spec.faults if fault.kind == "cluster-address"}
     faults = []
     for task, address in addresses.items():
         if not address.fault or str(task) in reported_tasks:
@@ -365,7 +369,13 @@ def _find_own_address_faults(
 
     Only the TF_CONFIG of this machine is checked, and only IP addresses, because names need a resolver.
     """
-    if address is None or address.fault or source != "env" or listening_ports is None or not listening_ports.addresses:
+    if (
+        address is None
+        or address.fault
+        or source != "env"
+        or listening_ports is None
+        or not listening_ports.addresses
+    ):
         return []
     try:
         own_address = ipaddress.ip_address(address.host)
@@ -374,7 +384,9 @@ def _find_own_address_faults(
     if is_local_host(address.host) or str(own_address) in listening_ports.addresses:
         return []
     own_addresses_text = join_words(
-        sorted(address_text for address_text in listening_ports.addresses if not is_local_host(address_text))[:4]
+        sorted(address_text for address_text in listening_ports.addresses if not is_local_host(address_text))[
+            :4
+        ]
     )
     message = (
         f"This process is {task}, and {address.host} is no address of this machine "
@@ -410,7 +422,7 @@ def _make_member(
         address.text,
         is_self,
         is_reachable=result.ok,
-        failure=result.failure,
+        failure_kind=result.failure,
         detail=result.detail,
         is_listening=is_listening,
     )
@@ -428,10 +440,10 @@ def _find_unreachable_faults(members: Iterable[Member]) -> list[Fault]:
     """Return faults for tasks that could not be reached, except this process if it refuses connections."""
     faults = []
     for member in members:
-        if member.is_reachable is not False or (member.is_self and member.failure == "refused"):
+        if member.is_reachable is not False or (member.is_own_task and member.failure_kind == "refused"):
             continue  # reached, not tried, or this process, whose server has not started yet
-        problem = TEXT_BY_FAILURE.get(member.failure or "", "cannot be reached")
-        if member.failure == "timeout" and member.detail.endswith(NO_ROUTE_ENDINGS):
+        problem = TEXT_BY_FAILURE.get(member.failure_kind or "", "cannot be reached")
+        if member.failure_kind == "timeout" and member.detail.endswith(NO_ROUTE_ENDINGS):
             problem = "cannot be reached: there is no way to that machine from here"
         detail = f" ({_clean_text(member.detail)})" if member.detail else ""
         message = f"{_clean_text(str(member.task))} at {_clean_text(member.address)} {problem}{detail}."
@@ -440,7 +452,7 @@ def _find_unreachable_faults(members: Iterable[Member]) -> list[Fault]:
             "timeout": "Open the port between the machines, both ways; check the address.",
             "no-such-name": "Write a name that every machine resolves, or the address.",
             "not-tensorflow": "Find out what listens there (ss -ltnp), and give the task another port.",
-        }.get(member.failure or "", "")
+        }.get(member.failure_kind or "", "")
         faults.append(Fault("unreachable", Severity.ERROR, str(member.task), message, fix))
     return faults
 
@@ -512,7 +524,7 @@ def _summarize(
     )
     self_note = f"; this is {_clean_text(str(task))}" if task else ""
     error_count_text = f"{len(errors)} error{'s' if len(errors) != 1 else ''}"
-    unreachable_count = sum(fault.name == "unreachable" for fault in errors)
+    unreachable_count = sum(fault.kind == "unreachable" for fault in errors)
     if unreachable_count:
         failure_text = f"{unreachable_count} of {len(members)} tasks cannot be reached from here"
         other_count = len(errors) - unreachable_count
@@ -526,4 +538,6 @@ def _summarize(
         if any(member.is_reachable is not None for member in members)
         else ""
     )
-    return f"A cluster of {jobs_text}{self_note}: its specification is one that TensorFlow takes.{answers_text}"
+    return (
+        f"A cluster of {jobs_text}{self_note}: its specification is one that TensorFlow takes.{answers_text}"
+    )

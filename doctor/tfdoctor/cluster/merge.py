@@ -37,7 +37,7 @@ def merge_clusters(sources: Sequence[ClusterSource]) -> list[tuple[str, ClusterS
             if groups and len(sources) > 1:
                 first_source, first_specs = groups[0]
                 new_spec = _add_difference_faults(cluster_spec, first_specs[0], first_source)
-            groups.append((cluster_source.source, [new_spec]))
+            groups.append((cluster_source.name, [new_spec]))
     return [(source, _merge_specifications(specifications)) for source, specifications in groups]
 
 

@@ -52,14 +52,14 @@ class Address:
 class Fault:
     """A problem of the cluster or of one of its tasks."""
 
-    name: str
+    kind: str
     """The kind of problem, such as "job-name". `cluster.faults` lists all kinds."""
     severity: Severity
     task: str | None
     """The task as JOB:INDEX. None if the problem concerns the whole cluster."""
     message: str
     """The description of the problem, in full sentences."""
-    fix: str = ""
+    remedy: str = ""
     """The remedy as a sentence. Empty if there is none."""
 
 
@@ -69,7 +69,7 @@ class InstalledRelease:
 
     machine: str
     """"this machine", or the name of the recording."""
-    release: str | None
+    version: str | None
     """The version. None if TensorFlow is not installed or its version is unknown."""
 
 
@@ -79,7 +79,7 @@ class ClusterSpecification:
 
     jobs: dict[str, dict[int, str]] | None
     """The address of each task by job and index. None if the text could not be read."""
-    raw_cluster: dict[str, Any] | None
+    original_cluster: dict[str, Any] | None
     """The specification in its original form: the addresses of each job as a list, or by index.
 
     None if the text could not be read.
@@ -109,7 +109,7 @@ class ClusterSpecification:
 class ClusterSource:
     """A source of cluster specifications."""
 
-    source: str
+    name: str
     """"env", the name of a file, or "text"."""
     specifications: tuple[ClusterSpecification, ...]
 
@@ -120,11 +120,11 @@ class Member:
 
     task: Task
     address: str
-    is_self: bool
+    is_own_task: bool
     """Whether this is the task of this process."""
     is_reachable: bool | None = None
     """Whether the task can be reached. None if no connection was requested or the result is unknown."""
-    failure: str | None = None
+    failure_kind: str | None = None
     """The kind of failure: "refused", "timeout", "no-such-name" or "not-tensorflow".
 
     None if the task was reached or not tried.
@@ -147,7 +147,7 @@ class ClusterEvaluation:
     members: tuple[Member, ...]
     faults: tuple[Fault, ...]
     summary: str
-    has_connections: bool
+    has_connection_results: bool
     """Whether connections to the tasks were requested."""
     notes: tuple[str, ...] = ()
     """Sentences about unknown facts, and other remarks."""

@@ -42,9 +42,9 @@ class SourceCluster:
     """The argument of ClusterSpec. None if unknown, or for a TF_CONFIG."""
     servers: tuple[tuple[str, int], ...] = ()
     """The servers that use this cluster, as (job, index)."""
-    text: str | None = None
+    tf_config_text: str | None = None
     """The value of TF_CONFIG, if it is a text. None if unknown, or for a ClusterSpec."""
-    config: Any = None
+    tf_config_value: Any = None
     """The argument of json.dumps, if it makes the value of TF_CONFIG. None if unknown, or for a ClusterSpec."""
     note: str = ""
     """A sentence about the parts that could not be determined. Empty if everything is known."""
@@ -171,7 +171,7 @@ class _Reader:
             for operand_type in (str, list):
                 if isinstance(left, operand_type) and isinstance(right, operand_type):
                     self.count_work(len(left) + len(right))
-                    return left + right
+                    return left + right  # type: ignore[operator]
         if isinstance(node, ast.JoinedStr):
             text = ""
             for item in node.values:
@@ -250,9 +250,13 @@ class _Reader:
         servers: list[tuple[str, int]] = []
         started_tasks: set[tuple[str, int]] = set()
         has_unknown_task = False
-        server_keys: tuple[int | str, ...] = (id(call), *dict.fromkeys(self.variables_by_value.get(id(call), ())))
+        server_keys: tuple[int | str, ...] = (
+            id(call),
+            *dict.fromkeys(self.variables_by_value.get(id(call), ())),
+        )
         for server in sorted(
-            (call_node for key in server_keys for call_node in self.server_calls.get(key, ())), key=_get_position
+            (call_node for key in server_keys for call_node in self.server_calls.get(key, ())),
+            key=_get_position,
         ):
             arguments = {keyword.arg: keyword.value for keyword in server.keywords}
             try:
@@ -293,11 +297,11 @@ class _Reader:
             value = node.value
             try:
                 if isinstance(value, ast.Call) and _get_name(value.func) == "dumps" and value.args:
-                    clusters.append(SourceCluster(node.lineno, config=self.evaluate(value.args[0])))
+                    clusters.append(SourceCluster(node.lineno, tf_config_value=self.evaluate(value.args[0])))
                 else:
                     text = self.evaluate(value)
                     if isinstance(text, str):
-                        clusters.append(SourceCluster(node.lineno, text=text))
+                        clusters.append(SourceCluster(node.lineno, tf_config_text=text))
             except (_UnknownError, TypeError, RecursionError):
                 clusters.append(
                     SourceCluster(node.lineno, note="This TF_CONFIG is made while the program runs.")

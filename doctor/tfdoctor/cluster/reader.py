@@ -49,7 +49,9 @@ def parse_cluster(text: str, source: str, *, is_python: bool = False) -> Cluster
     try:
         value = json.loads(text, object_pairs_hook=make_object)
     except (ValueError, RecursionError) as error:
-        return ClusterSource(source, (_make_invalid_specification(_describe_error(text, error), _suggest_fix(text)),))
+        return ClusterSource(
+            source, (_make_invalid_specification(_describe_error(text, error), _suggest_fix(text)),)
+        )
     cluster_spec = convert_cluster(_JsonValue(value), is_tf_config=source == "env")
     for name in dict.fromkeys(duplicate_names):
         fault = Fault(
@@ -58,7 +60,7 @@ def parse_cluster(text: str, source: str, *, is_python: bool = False) -> Cluster
             task=None,
             message=f'"{clean_line(name, limit=60)}" is written twice in one object. Python keeps the last one, and the '
             "tasks of the first are gone.",
-            fix="Write it once, with all of its tasks.",
+            remedy="Write it once, with all of its tasks.",
         )
         cluster_spec = replace(cluster_spec, faults=(*cluster_spec.faults, fault))
     return ClusterSource(source, (cluster_spec,))
@@ -77,20 +79,20 @@ def convert_cluster(parsed_value: Any, *, is_tf_config: bool = False) -> Cluster
     If `is_tf_config` is true, the JSON is the value of TF_CONFIG, so it cannot be a bare ClusterSpec.
     """
     if not isinstance(parsed_value, _JsonValue):
-        if parsed_value.text is not None:
-            (specification,) = parse_cluster(parsed_value.text, "text").specifications
+        if parsed_value.tf_config_text is not None:
+            (specification,) = parse_cluster(parsed_value.tf_config_text, "text").specifications
             return replace(
                 specification, kind="TF_CONFIG", line=parsed_value.line, unknown_note=parsed_value.note
             )
-        if parsed_value.config is not None:
-            specification = convert_cluster(_JsonValue(parsed_value.config))
+        if parsed_value.tf_config_value is not None:
+            specification = convert_cluster(_JsonValue(parsed_value.tf_config_value))
             return replace(
                 specification, kind="TF_CONFIG", line=parsed_value.line, unknown_note=parsed_value.note
             )
         if parsed_value.cluster is None:
             return ClusterSpecification(
                 jobs=None,
-                raw_cluster=None,
+                original_cluster=None,
                 kind="Python",
                 line=parsed_value.line,
                 unknown_note=parsed_value.note,
@@ -99,7 +101,7 @@ def convert_cluster(parsed_value: Any, *, is_tf_config: bool = False) -> Cluster
         tasks = tuple(Task(job, index) for job, index in parsed_value.servers)
         return ClusterSpecification(
             jobs=jobs,
-            raw_cluster=_convert_addresses(parsed_value.cluster),
+            original_cluster=_convert_addresses(parsed_value.cluster),
             tasks=tasks,
             kind="Python",
             line=parsed_value.line,
@@ -112,13 +114,13 @@ def convert_cluster(parsed_value: Any, *, is_tf_config: bool = False) -> Cluster
         return _make_invalid_specification(f"it is {description}, and TensorFlow takes an object")
     if not is_tf_config and "cluster" not in value and "task" not in value and _is_cluster_spec(value):
         jobs, faults = _parse_jobs(value)
-        return ClusterSpecification(
-            jobs, _convert_addresses(value), kind="ClusterSpec", faults=tuple(faults)
-        )
+        return ClusterSpecification(jobs, _convert_addresses(value), kind="ClusterSpec", faults=tuple(faults))
     if "cluster" not in value and any(
         isinstance(item, (list, dict)) for key, item in value.items() if key != "task"
     ):
-        return _make_invalid_specification('it has no "cluster": TensorFlow takes it for no cluster at all and runs alone')
+        return _make_invalid_specification(
+            'it has no "cluster": TensorFlow takes it for no cluster at all and runs alone'
+        )
     cluster = value.get("cluster", {})
     if not isinstance(cluster, dict):
         return _make_invalid_specification(
@@ -214,7 +216,7 @@ def _parse_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
                 Severity.ERROR,
                 task=None,
                 message=message,
-                fix='Give each process its own "task": {"type": "worker", "index": 0}.',
+                remedy='Give each process its own "task": {"type": "worker", "index": 0}.',
             )
         ]
 
@@ -278,8 +280,8 @@ def _describe_json_value(value: Any) -> str:
 def _make_invalid_specification(reason: str, fix: str = FORMAT_HINT) -> ClusterSpecification:
     """Return a specification that could not be read, with the reason as its fault."""
     message = f"TensorFlow cannot use this: {reason}."
-    fault = Fault("json-invalid", Severity.ERROR, task=None, message=message, fix=fix)
-    return ClusterSpecification(jobs=None, raw_cluster=None, faults=(fault,))
+    fault = Fault("json-invalid", Severity.ERROR, task=None, message=message, remedy=fix)
+    return ClusterSpecification(jobs=None, original_cluster=None, faults=(fault,))
 
 
 def _describe_error(text: str, error: Exception) -> str:

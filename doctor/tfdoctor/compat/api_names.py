@@ -5,7 +5,7 @@
 from dataclasses import field
 from pathlib import Path
 
-from tfdoctor.compat.decode import Sources, read
+from tfdoctor.compat.decode import Sources, read_table
 from tfdoctor.records import dataclass
 
 __all__ = ["ApiNames", "load_api_names"]
@@ -17,14 +17,14 @@ class ApiNames:
 
     as_of: str
     sources: Sources
-    removed: frozenset[str] = field(metadata={"key": "removed"})
+    removed_names: frozenset[str] = field(metadata={"key": "removed"})
     """Names in TensorFlow 1.15 but not in TensorFlow 2; most are still in tensorflow.compat.v1."""
-    gone: frozenset[str] = field(metadata={"key": "gone"})
+    names_without_compat_v1: frozenset[str] = field(metadata={"key": "gone"})
     """Names of TensorFlow 1.15 that tensorflow.compat.v1 does not contain either."""
-    added: frozenset[str] = field(metadata={"key": "added"})
+    added_names: frozenset[str] = field(metadata={"key": "added"})
     """Names in TensorFlow 2 but not in 1.15."""
 
 
 def load_api_names(folder: Path) -> ApiNames:
     """Load compat/api_names.json. Raise DataError if it is invalid."""
-    return read(ApiNames, folder / "api_names.json")
+    return read_table(ApiNames, folder / "api_names.json")

@@ -7,7 +7,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import ClassVar
 
-from tfdoctor.compat.decode import Capability, Evidence, Sources, read
+from tfdoctor.compat.decode import Capability, Evidence, Sources, read_table
 from tfdoctor.records import dataclass
 
 __all__ = ["Arm64", "Arm64Index", "Arm64Kind", "Arm64Source", "load_arm64"]
@@ -30,12 +30,12 @@ class Arm64Kind:
 
     NAMED: ClassVar = ("name",)
     name: str
-    alone: tuple[Capability, ...] = field(metadata={"key": "alone"})
+    exclusive_capabilities: tuple[Capability, ...] = field(metadata={"key": "alone"})
     """Compute capabilities that only such machines have."""
-    words: tuple[str, ...] = field(metadata={"key": "words"})
+    name_words: tuple[str, ...] = field(metadata={"key": "words"})
     """Lower-case words that identify the GPU by its name if other machines have the same capability."""
     sources: Sources
-    ways: tuple[Arm64Source, ...] = field(default=(), metadata={"key": "way"})
+    build_sources: tuple[Arm64Source, ...] = field(default=(), metadata={"key": "way"})
     """Sources of TensorFlow builds, the best first. Empty if none is known."""
 
 
@@ -62,10 +62,15 @@ class Arm64:
         """Return the kind of machine that has this GPU; None if other machines can have it as well."""
         name_words = set(re.findall(r"[a-z0-9]+", name.lower()))
         return next(
-            (kind for kind in self.kinds if capability in kind.alone or name_words & {*kind.words}), None
+            (
+                kind
+                for kind in self.kinds
+                if capability in kind.exclusive_capabilities or name_words & {*kind.name_words}
+            ),
+            None,
         )
 
 
 def load_arm64(folder: Path) -> Arm64:
     """Load compat/arm64.toml. Raise DataError if it is invalid."""
-    return read(Arm64, folder / "arm64.toml")
+    return read_table(Arm64, folder / "arm64.toml")

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import Capability, Converted, Sources, read
+from tfdoctor.compat.decode import Capability, Converted, Sources, read_table
 from tfdoctor.records import dataclass
 
 __all__ = [
     "Cards",
-    "Float32",
+    "Float32Throughput",
     "Generation",
+    "MemoryReserve",
     "NvLink",
     "OpenModule",
     "PciExpress",
-    "Reserve",
-    "Tensor",
+    "TensorCoreThroughput",
     "UnsupportedGpus",
     "load_cards",
 ]
@@ -35,12 +35,12 @@ class UnsupportedGpus:
     """GPUs that new drivers no longer support (`[[ended]]`)."""
 
     NAMED: ClassVar = ("name",)
-    below: Capability = field(metadata={"key": "below"})
+    capability_limit: Capability = field(metadata={"key": "below"})
     """The entry is for the GPUs below this capability that are in no earlier entry."""
     name: str
-    last: str = field(metadata={"key": "last"})
+    last_branch: str = field(metadata={"key": "last"})
     """Last driver branch that supports them."""
-    first_without: str = field(metadata={"key": "first_without"})
+    first_branch_without: str = field(metadata={"key": "first_without"})
     """First driver branch that does not support them."""
     sources: Sources
 
@@ -49,9 +49,9 @@ class UnsupportedGpus:
 class OpenModule:
     """GPUs that NVIDIA's open kernel module supports (`[open_module]`)."""
 
-    drives_from: Capability = field(metadata={"key": "drives_from"})
+    min_capability: Capability = field(metadata={"key": "drives_from"})
     """Lowest capability that the open module supports."""
-    alone_from: Capability = field(metadata={"key": "alone_from"})
+    min_exclusive_capability: Capability = field(metadata={"key": "alone_from"})
     """Lowest capability that only the open module supports."""
     sources: Sources
 
@@ -68,7 +68,7 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Float32:
+class Float32Throughput:
     """Float32 throughput of one multiprocessor (`[[float32]]`)."""
 
     NAMED: ClassVar = ("capability",)
@@ -80,7 +80,7 @@ class Float32:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
+class TensorCoreThroughput:
     """Tensor core throughput of one multiprocessor (`[[tensor]]`)."""
 
     NAMED: ClassVar = ("capability", "dtype")
@@ -89,14 +89,14 @@ class Tensor:
     """Type of the factors: tf32, float16 or bfloat16. Sums are accumulated in float32."""
     per_clock: int
     """Dense multiply-adds per clock cycle."""
-    card: str = field(metadata={"key": "card"})
+    reference_gpu: str = field(metadata={"key": "card"})
     """GPU model whose documented peak throughput was used."""
     multiprocessors: int
     clock_mhz: int
     tflops: int
     """Documented peak of `card`, from which `per_clock` was calculated."""
     sources: Sources
-    named: str | None = field(default=None, metadata={"key": "named"})
+    name_word: str | None = field(default=None, metadata={"key": "named"})
     """Word that the name of the GPU must contain; None for all GPUs with the capability."""
 
 
@@ -123,28 +123,31 @@ class NvLink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reserve:
+class MemoryReserve:
     """The part of the free GPU memory that TensorFlow does not use (`[reserve]`), in MiB."""
 
     since: str
     """First TensorFlow minor for which the amounts are known."""
-    small: int = field(metadata={"key": "small"})
+    small_mib: int = field(metadata={"key": "small"})
     """Unused amount if less than `small_below` is free."""
-    small_below: int = field(metadata={"key": "small_below"})
-    upto: Annotated[Mapping[int, int], Converted(Mapping[str, int], _parse_majors)] = field(
+    small_limit_mib: int = field(metadata={"key": "small_below"})
+    mib_by_max_major: Annotated[Mapping[int, int], Converted(Mapping[str, int], _parse_majors)] = field(
         metadata={"key": "upto"}
     )
     """Unused amount for GPUs up to a major capability, by that major, lowest first."""
-    above: int = field(metadata={"key": "above"})
+    mib_above_max_major: int = field(metadata={"key": "above"})
     """Unused amount for all higher capabilities."""
     sources: Sources
 
     def compute_reserve(self, capability: str, free: int) -> int:
         """Return how many of `free` MiB TensorFlow does not use on a GPU of this capability."""
-        if free < self.small_below:
-            return self.small
+        if free < self.small_limit_mib:
+            return self.small_mib
         major = versions.parse_capability(capability)[0]
-        return next((mib for highest, mib in self.upto.items() if major <= highest), self.above)
+        return next(
+            (mib for highest, mib in self.mib_by_max_major.items() if major <= highest),
+            self.mib_above_max_major,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,21 +155,26 @@ class Cards:
     """The GPU properties in the file."""
 
     as_of: str
-    ended: tuple[UnsupportedGpus, ...] = field(metadata={"key": "ended"})
+    unsupported_gpus: tuple[UnsupportedGpus, ...] = field(metadata={"key": "ended"})
     """Oldest capabilities first."""
     open_module: OpenModule
-    generation: tuple[Generation, ...] = field(metadata={"key": "generation"})
+    generations: tuple[Generation, ...] = field(metadata={"key": "generation"})
     """Lowest capability first."""
-    float32: tuple[Float32, ...]
-    reserve: Reserve = field(metadata={"key": "reserve"})
-    tensor: tuple[Tensor, ...] = field(metadata={"key": "tensor"})
+    float32: tuple[Float32Throughput, ...]
+    memory_reserve: MemoryReserve = field(metadata={"key": "reserve"})
+    tensor_throughputs: tuple[TensorCoreThroughput, ...] = field(metadata={"key": "tensor"})
     pcie: tuple[PciExpress, ...]
     nvlink: tuple[NvLink, ...]
 
     def find_unsupported(self, capability: str) -> UnsupportedGpus | None:
         """Return the entry for GPUs of this capability; None if new drivers still support them."""
         return next(
-            (entry for entry in self.ended if not versions.is_at_least(capability, entry.below)), None
+            (
+                entry
+                for entry in self.unsupported_gpus
+                if not versions.is_at_least(capability, entry.capability_limit)
+            ),
+            None,
         )
 
     def get_adds_per_clock(self, capability: str) -> int | None:
@@ -180,9 +188,9 @@ class Cards:
         Data types without a known number are omitted.
         """
         per_clock = {"float32": float32} if (float32 := self.get_adds_per_clock(capability)) else {}
-        for entry in self.tensor:
+        for entry in self.tensor_throughputs:
             if entry.capability == capability and (
-                entry.named is None or entry.named in (name or "").split()
+                entry.name_word is None or entry.name_word in (name or "").split()
             ):
                 per_clock[entry.dtype] = entry.per_clock
         return per_clock
@@ -197,10 +205,12 @@ class Cards:
 
     def compute_nvlink_gbps(self, capability: str, links: int) -> float | None:
         """Return the speed of all NVLink links in one direction, in 10⁹ bytes per second; None if not known."""
-        mbps_per_link = next((entry.link_mbps for entry in self.nvlink if entry.capability == capability), None)
+        mbps_per_link = next(
+            (entry.link_mbps for entry in self.nvlink if entry.capability == capability), None
+        )
         return mbps_per_link * links / 1000 if mbps_per_link is not None else None
 
 
 def load_cards(folder: Path) -> Cards:
     """Load compat/cards.toml. Raise DataError if it is invalid."""
-    return read(Cards, folder / "cards.toml")
+    return read_table(Cards, folder / "cards.toml")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import ReleaseSet, Sources, read
+from tfdoctor.compat.decode import ReleaseSet, Sources, read_table
 from tfdoctor.records import dataclass
 
 __all__ = ["Companion", "CompanionTable", "UnlimitedVersions", "load_companions"]
@@ -27,7 +27,7 @@ class Companion:
     """Normalized name of its distribution, such as "numpy"."""
     tensorflow: ReleaseSet
     """Affected TensorFlow versions, as a PEP 440 specifier set."""
-    breaks: ReleaseSet = field(default="", metadata={"key": "breaks"})
+    broken_versions: ReleaseSet = field(default="", metadata={"key": "breaks"})
     """Incompatible versions as a PEP 440 specifier set. Empty if the problem is that the package is missing."""
     effect: Literal["import", "use"]
     """Whether `import tensorflow` fails, or only something after it."""
@@ -38,33 +38,37 @@ class Companion:
     text: str
     requirement: str
     """Requirement that avoids the problem, such as "numpy<2"."""
-    unless: Mapping[str, str] = field(default_factory=dict, metadata={"key": "unless"})
+    workaround_variables: Mapping[str, str] = field(default_factory=dict, metadata={"key": "unless"})
     """Environment variables with values that avoid the problem. One of them is enough."""
     evidence: Literal["run", "inferred"]
-    works: tuple[str, ...] = field(default=(), metadata={"key": "works"})
+    working_runs: tuple[str, ...] = field(default=(), metadata={"key": "works"})
     """Tested combinations that work, such as "2.10.1 with 1.26.4"."""
-    fails: tuple[str, ...] = field(default=(), metadata={"key": "fails"})
+    failing_runs: tuple[str, ...] = field(default=(), metadata={"key": "fails"})
     """Tested combinations that fail."""
-    listed: bool = field(default=False, metadata={"key": "listed"})
+    needs_requirement: bool = field(default=False, metadata={"key": "listed"})
     """Whether the missing package is reported only if TensorFlow's own requirements name it."""
 
     def __post_init__(self) -> None:
-        if self.evidence == "run" and not self.fails:
+        if self.evidence == "run" and not self.failing_runs:
             msg = "`evidence` is run, and `fails` names no run"
             raise ValueError(msg)
 
-    def applies(self, tensorflow: str, installed_version: str | None, environment: Mapping[str, str]) -> bool:
+    def breaks_environment(
+        self, tensorflow: str, installed_version: str | None, environment: Mapping[str, str]
+    ) -> bool:
         """Return whether this TensorFlow is incompatible with the installed version of the package.
 
         `installed_version` is None if the package is not installed. `environment` contains environment variables.
         """
         if not versions.satisfies(_strip_local(tensorflow), self.tensorflow):
             return False
-        if any(environment.get(name) == value for name, value in self.unless.items()):
+        if any(environment.get(name) == value for name, value in self.workaround_variables.items()):
             return False
-        if installed_version is None or not self.breaks:
-            return installed_version is None and not self.breaks
-        return versions.is_version(installed_version) and versions.satisfies(installed_version, self.breaks)
+        if installed_version is None or not self.broken_versions:
+            return installed_version is None and not self.broken_versions
+        return versions.is_version(installed_version) and versions.satisfies(
+            installed_version, self.broken_versions
+        )
 
 
 def _strip_local(version: str) -> str:
@@ -89,7 +93,7 @@ class CompanionTable:
 
     as_of: str
     companions: tuple[Companion, ...] = field(metadata={"key": "companion"})
-    ladders: tuple[UnlimitedVersions, ...] = field(metadata={"key": "ladder"})
+    unlimited_versions: tuple[UnlimitedVersions, ...] = field(metadata={"key": "ladder"})
 
     def list_limits(self, tensorflow: str, requires: Sequence[str] = ()) -> dict[str, str]:
         """Return a requirement for each package that excludes its versions that break this TensorFlow.
@@ -97,17 +101,25 @@ class CompanionTable:
         `requires` are the requirements of the TensorFlow wheel. Packages that they already limit enough are omitted.
         """
         requirements = [
-            requirement for text in requires if (requirement := versions.parse_requirement_or_none(text)) is not None
+            requirement
+            for text in requires
+            if (requirement := versions.parse_requirement_or_none(text)) is not None
         ]
         limits: dict[str, str] = {}
         for entry in self.companions:
-            if not entry.breaks.startswith(">=") or not versions.satisfies(
+            if not entry.broken_versions.startswith(">=") or not versions.satisfies(
                 _strip_local(tensorflow), entry.tensorflow
             ):
                 continue
-            first_broken = entry.breaks[2:].partition(",")[0]
-            specifiers = [requirement.specifier for requirement in requirements if requirement.name.lower() == entry.package]
-            if specifiers and not any(specifier.contains(first_broken, prereleases=True) for specifier in specifiers):
+            first_broken = entry.broken_versions[2:].partition(",")[0]
+            specifiers = [
+                requirement.specifier
+                for requirement in requirements
+                if requirement.name.lower() == entry.package
+            ]
+            if specifiers and not any(
+                specifier.contains(first_broken, prereleases=True) for specifier in specifiers
+            ):
                 continue
             # If several entries limit a package, the lowest limit is used.
             present_limit = versions.find_upper_limit(limits.get(entry.package, ""))
@@ -116,7 +128,7 @@ class CompanionTable:
                 limits[entry.package] = entry.requirement
         return limits
 
-    def find_breaking(
+    def find_incompatible_packages(
         self,
         tensorflow: str | None,
         distributions: Mapping[str, str],
@@ -133,11 +145,11 @@ class CompanionTable:
         return tuple(
             companion
             for companion in self.companions
-            if companion.applies(tensorflow, distributions.get(companion.package), environment)
-            and (not companion.listed or companion.package in absent)
+            if companion.breaks_environment(tensorflow, distributions.get(companion.package), environment)
+            and (not companion.needs_requirement or companion.package in absent)
         )
 
 
 def load_companions(folder: Path) -> CompanionTable:
     """Load compat/imports.toml. Raise DataError if it is invalid."""
-    return read(CompanionTable, folder / "imports.toml")
+    return read_table(CompanionTable, folder / "imports.toml")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
-from tfdoctor.compat.decode import Sources, read
+from tfdoctor.compat.decode import Sources, read_table
 from tfdoctor.records import dataclass
 
 __all__ = ["CondaNames", "load_conda_names"]
@@ -18,14 +18,14 @@ class CondaNames:
 
     as_of: str
     sources: Sources
-    foreign: frozenset[str] = field(metadata={"key": "foreign"})
+    unrelated_names: frozenset[str] = field(metadata={"key": "foreign"})
     """Names that are not Python packages, or that mean a different package on the index."""
-    same: frozenset[str] = field(metadata={"key": "same"})
+    identical_names: frozenset[str] = field(metadata={"key": "same"})
     """Names that mean the same package on the index."""
-    other: Mapping[str, str] = field(metadata={"key": "other"})
+    index_name_by_conda_name: Mapping[str, str] = field(metadata={"key": "other"})
     """Name on the index by conda name, for packages with different names."""
 
 
 def load_conda_names(folder: Path) -> CondaNames:
     """Load compat/conda_names.toml. Raise DataError if it is invalid."""
-    return read(CondaNames, folder / "conda_names.toml")
+    return read_table(CondaNames, folder / "conda_names.toml")

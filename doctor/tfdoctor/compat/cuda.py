@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import Capability, Evidence, Sources, read
+from tfdoctor.compat.decode import Capability, Evidence, Sources, read_table
 from tfdoctor.compat.releases import Platform
 from tfdoctor.records import dataclass
 
@@ -33,7 +33,7 @@ class CudaFamily:
     windows: str | None = None
     """Minimum driver on Windows; None if there is none."""
     minor_version_compatibility: bool
-    wheels: str | None = field(default=None, metadata={"key": "wheels"})
+    wheel_toolkit: str | None = field(default=None, metadata={"key": "wheels"})
     """Toolkit whose sonames NVIDIA's wheels of this major have; None if there are no wheels."""
     note: str
     sources: Sources
@@ -76,7 +76,7 @@ class ForwardCompatibility:
     package: str
     since: str
     only_for: tuple[str, ...]
-    errors: tuple[int, ...] = field(metadata={"key": "errors"})
+    error_codes: tuple[int, ...] = field(metadata={"key": "errors"})
     """CUDA error codes that occur if the package cannot be used."""
     note: str
     sources: Sources
@@ -93,9 +93,9 @@ class DriverMinimum:
 
     It is the driver that came with the toolkit, or with minor-version compatibility the family's minimum if that is older.
     """
-    family_floor: str | None
+    family_minimum: str | None
     """The family's minimum for minor-version compatibility; None if there is none."""
-    own: str | None
+    toolkit_driver: str | None
     """Driver that came with this toolkit; None if not known. Some features, such as compiling its PTX, need it."""
     minor_version_compatibility: bool
     explanation: str
@@ -114,11 +114,13 @@ class CudaTable:
     all_series: tuple[CudaSeries, ...] = field(metadata={"key": "series"})
     forward_compatibility: ForwardCompatibility
 
-    def wheels(self) -> dict[int, str]:
+    def map_wheel_toolkits(self) -> dict[int, str]:
         """Return the toolkit whose sonames NVIDIA's wheels have, by CUDA major version."""
-        return {family.major: family.wheels for family in self.families if family.wheels is not None}
+        return {
+            family.major: family.wheel_toolkit for family in self.families if family.wheel_toolkit is not None
+        }
 
-    def series(self, cuda: str) -> CudaSeries | None:
+    def find_series(self, cuda: str) -> CudaSeries | None:
         """Return the compile targets of a toolkit's minor version; None if they are not known."""
         minor = versions.major_minor(cuda)
         return next((series for series in self.all_series if series.version == minor), None)
@@ -135,7 +137,7 @@ class CudaTable:
         ]
         return min(capable, key=versions.parse, default=None)
 
-    def release(self, cuda: str) -> CudaRelease | None:
+    def find_release(self, cuda: str) -> CudaRelease | None:
         """Return the toolkit release of a version; None if its minor version is not known.
 
         For `"12.5"`, return the first release of that minor version. For an unknown patch, return the newest older release.
@@ -148,14 +150,14 @@ class CudaTable:
         not_newer = [release for release in candidates if versions.compare(release.version, cuda) <= 0]
         return not_newer[-1] if not_newer else candidates[0]
 
-    def driver_minimum(self, cuda: str, os: Platform = "linux") -> DriverMinimum:
+    def find_driver_minimum(self, cuda: str, os: Platform = "linux") -> DriverMinimum:
         """Return the driver that programs built with this CUDA version (`"12.5.1"`, `"11.2"`) need.
 
         `minimum` is None if the table does not have it. Raise versions.VersionSyntaxError if `cuda` is not a version.
         """
         major = versions.major(cuda)
         family = next((entry for entry in self.families if entry.major == major), None)
-        release = self.release(cuda)
+        release = self.find_release(cuda)
         own_driver = None if release is None else getattr(release, os)
         if family is None:
             explanation = f"CUDA {major} is newer than this table ({self.as_of})"
@@ -163,8 +165,8 @@ class CudaTable:
                 cuda=cuda,
                 os=os,
                 minimum=None,
-                family_floor=None,
-                own=own_driver,
+                family_minimum=None,
+                toolkit_driver=own_driver,
                 minor_version_compatibility=False,
                 explanation=explanation,
                 evidence="documented",
@@ -180,15 +182,19 @@ class CudaTable:
                 cuda=cuda,
                 os=os,
                 minimum=own_driver,
-                family_floor=None,
-                own=own_driver,
+                family_minimum=None,
+                toolkit_driver=own_driver,
                 minor_version_compatibility=False,
                 explanation=explanation,
                 evidence="documented",
                 sources=sources,
             )
         minimum = family_minimum
-        if own_driver is not None and family_minimum is not None and not versions.is_at_least(own_driver, family_minimum):
+        if (
+            own_driver is not None
+            and family_minimum is not None
+            and not versions.is_at_least(own_driver, family_minimum)
+        ):
             minimum = own_driver
         if minimum is None:
             explanation = f"NVIDIA's table has no {os} driver for CUDA {major}"
@@ -206,8 +212,8 @@ class CudaTable:
             cuda=cuda,
             os=os,
             minimum=minimum,
-            family_floor=family_minimum,
-            own=own_driver,
+            family_minimum=family_minimum,
+            toolkit_driver=own_driver,
             minor_version_compatibility=True,
             explanation=explanation,
             evidence="documented",
@@ -239,7 +245,7 @@ class CudaTable:
 
 def load_cuda(folder: Path) -> CudaTable:
     """Load compat/cuda.toml. Raise DataError if it is invalid."""
-    return read(CudaTable, folder / "cuda.toml")
+    return read_table(CudaTable, folder / "cuda.toml")
 
 
 def _cut_to_minor(cuda: str) -> str:

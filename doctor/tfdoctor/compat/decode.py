@@ -40,9 +40,9 @@ __all__ = [
     "Sources",
     "as_texts",
     "decode",
-    "did_you_mean",
-    "read",
+    "format_suggestion",
     "read_raw",
+    "read_table",
 ]
 
 T = TypeVar("T")
@@ -60,10 +60,10 @@ class DataError(ValueError):
 
 
 class Converted(NamedTuple):
-    """Annotation for a value of type `kind` that `by` converts, or rejects with a ValueError."""
+    """Annotation for a value of type `kind` that `convert` converts, or rejects with a ValueError."""
 
     kind: Any
-    by: Callable[[Any], Any]
+    convert: Callable[[Any], Any]
 
 
 def _validate_capability(text: str) -> str:
@@ -94,7 +94,7 @@ Sources = Annotated[tuple[str, ...], Converted(tuple[str, ...], _validate_source
 """Sources of a row; never empty."""
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def format_suggestion(word: str, known: Iterable[str]) -> str:
     """Return a suggestion such as `", did you mean `cudnn`?"`; empty if no known word is similar."""
     import difflib
 
@@ -102,7 +102,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f", did you mean `{close[0]}`?" if close else ""
 
 
-def read(
+def read_table(
     kind: type[T],
     path: Path,
     prepare: Callable[[dict[str, Any], str], None] | None = None,
@@ -204,11 +204,13 @@ def _make_key_error(kind: type, raw: dict[str, Any], location: str) -> DataError
     missing = [key for key, _, default in plan if key is not None and default is None and key not in raw]
     for key in raw:
         if key not in keys:
-            suggestion = did_you_mean(key, missing) or did_you_mean(
+            suggestion = format_suggestion(key, missing) or format_suggestion(
                 key, [known_key for known_key in keys if known_key not in raw]
             )
             if suggestion or not missing:
-                return DataError(f"{location}: unknown key `{key}`{suggestion or did_you_mean(key, keys)}")
+                return DataError(
+                    f"{location}: unknown key `{key}`{suggestion or format_suggestion(key, keys)}"
+                )
     return DataError(f"{location}: `{missing[0]}` is missing")
 
 
@@ -294,7 +296,7 @@ def _get_reader(kind: Any, noun: str = "", *, required: bool = False) -> Reader:
     origin, type_arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         converted = next(extra for extra in type_arguments[1:] if isinstance(extra, Converted))
-        return partial(_convert_value, _get_reader(converted.kind), converted.by)
+        return partial(_convert_value, _get_reader(converted.kind), converted.convert)
     if origin is Literal:
         return partial(_decode_choice, type_arguments)
     if origin in (Union, types.UnionType) and len(type_arguments) == 2 and type_arguments[1] is type(None):
@@ -335,7 +337,7 @@ def _convert_value(reader: Reader, convert: Callable[[Any], Any], value: Any, ke
 def _decode_choice(allowed: tuple[str, ...], value: Any, key: str, location: str) -> str:
     text = _decode_text(value, key, location)
     if text not in allowed:
-        msg = f"{location}: `{key}` is `{text}`; it can be {', '.join(allowed)}{did_you_mean(text, allowed)}"
+        msg = f"{location}: `{key}` is `{text}`; it can be {', '.join(allowed)}{format_suggestion(text, allowed)}"
         raise DataError(msg)
     return text
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import Sources, read
+from tfdoctor.compat.decode import Sources, read_table
 from tfdoctor.records import dataclass
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
     "load_fat_binaries",
 ]
 
-MIN_RATIO_WITH_CODE = 100
+LACKING_RATIO_DIVISOR = 100
 """If more than one in this number of fat binaries has no code for a GPU, the GPU is too new for the release.
 
 A few fat binaries without code are normal: they are kernels from the compiler's libraries, which have only cubins.
@@ -51,53 +51,57 @@ class Coverage:
     """The numbers of fat binaries in a TensorFlow wheel, by how a GPU can run them."""
 
     capability: str
-    native: int
+    native_count: int
     """Fat binaries with a cubin for the GPU."""
-    compiled: int
+    compiled_count: int
     """Fat binaries with only PTX, which the driver must compile."""
-    newer: int
+    newer_count: int
     """Fat binaries for newer GPUs only, which this GPU never loads."""
-    lacking: int
+    lacking_count: int
     """Fat binaries for older GPUs only, without code that this GPU can run."""
-    isa: str | None = None
+    newest_isa: str | None = None
     """Newest PTX ISA version that must be compiled; None if it is not known."""
 
     @property
     def relevant_count(self) -> int:
         """Number of fat binaries that the GPU may load."""
-        return self.native + self.compiled + self.lacking
+        return self.native_count + self.compiled_count + self.lacking_count
 
     @property
-    def kernels(self) -> KernelCoverage:
+    def kernel_coverage(self) -> KernelCoverage:
         """The kind of code that the wheel has for the GPU."""
-        if self.lacking * MIN_RATIO_WITH_CODE > self.relevant_count:
+        if self.lacking_count * LACKING_RATIO_DIVISOR > self.relevant_count:
             return KernelCoverage.TOO_NEW
-        if not self.native and not self.compiled:
+        if not self.native_count and not self.compiled_count:
             return KernelCoverage.TOO_OLD
-        return KernelCoverage.PTX if self.compiled else KernelCoverage.NATIVE
+        return KernelCoverage.PTX if self.compiled_count else KernelCoverage.NATIVE
 
     @property
-    def share(self) -> str:
+    def compiled_share(self) -> str:
         """The share of the fat binaries that must be compiled: `"all"`, `"most"` or `"some"`."""
-        if not self.native:
+        if not self.native_count:
             return "all"
-        return "most" if 2 * self.compiled > self.relevant_count else "some"
+        return "most" if 2 * self.compiled_count > self.relevant_count else "some"
 
     @property
-    def sentence(self) -> str:
+    def description(self) -> str:
         """A description of the coverage for the user."""
         card, relevant_count = f"compute capability {self.capability}", self.relevant_count
-        exception_note = f"; {self.lacking} without any for it, and what needs that fails" if self.lacking else ""
-        if self.kernels is KernelCoverage.NATIVE:
-            count = "all" if self.native == relevant_count else f"{self.native} of"
+        exception_note = (
+            f"; {self.lacking_count} without any for it, and what needs that fails"
+            if self.lacking_count
+            else ""
+        )
+        if self.kernel_coverage is KernelCoverage.NATIVE:
+            count = "all" if self.native_count == relevant_count else f"{self.native_count} of"
             return f"machine code for {card} in {count} {relevant_count} fat binaries that concern it{exception_note}"
-        if self.kernels is KernelCoverage.PTX:
-            count = "all" if self.compiled == relevant_count else f"{self.compiled} of"
+        if self.kernel_coverage is KernelCoverage.PTX:
+            count = "all" if self.compiled_count == relevant_count else f"{self.compiled_count} of"
             explanation = "the driver compiles it at the first start"
             return f"PTX alone for {card} in {count} {relevant_count} fat binaries: {explanation}{exception_note}"
-        if self.kernels is KernelCoverage.TOO_NEW:
-            return f"no code for {card} in {self.lacking} of {relevant_count} fat binaries: the card is newer than they are"
-        return f"no code for {card}: all {self.newer} fat binaries are for newer cards"
+        if self.kernel_coverage is KernelCoverage.TOO_NEW:
+            return f"no code for {card} in {self.lacking_count} of {relevant_count} fat binaries: the card is newer than they are"
+        return f"no code for {card}: all {self.newer_count} fat binaries are for newer cards"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ class ReleaseCounts:
 
     NAMED: ClassVar = ("version",)
     version: str
-    counts: Mapping[str, int] = field(metadata={"key": "counts"})
+    count_by_architectures: Mapping[str, int] = field(metadata={"key": "counts"})
     """The number of fat binaries for each set of architectures, such as `"60,70,80,89|90a:8.5"`.
 
     Cubins are before the bar; PTX with its ISA version is after it.
@@ -123,7 +127,9 @@ class FatBinaries:
 
     def get_counts(self, version: str) -> Mapping[str, int] | None:
         """Return the counts of a release (`"2.20.0"`); None if it was not measured."""
-        return next((release.counts for release in self.releases if release.version == version), None)
+        return next(
+            (release.count_by_architectures for release in self.releases if release.version == version), None
+        )
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -133,7 +139,7 @@ class FatBinaries:
 
 def load_fat_binaries(folder: Path) -> FatBinaries:
     """Load compat/fat_binaries.json. Raise DataError if it is invalid."""
-    return read(FatBinaries, folder / "fat_binaries.json")
+    return read_table(FatBinaries, folder / "fat_binaries.json")
 
 
 def compute_coverage(counts: Mapping[str, int], capability: str) -> Coverage:
@@ -155,11 +161,11 @@ def compute_coverage(counts: Mapping[str, int], capability: str) -> Coverage:
             ptx_versions.append(isa)
     return Coverage(
         capability=capability,
-        native=totals["native"],
-        compiled=totals["compiled"],
-        newer=totals["newer"],
-        lacking=totals["lacking"],
-        isa=max(ptx_versions, key=versions.parse, default=None),
+        native_count=totals["native"],
+        compiled_count=totals["compiled"],
+        newer_count=totals["newer"],
+        lacking_count=totals["lacking"],
+        newest_isa=max(ptx_versions, key=versions.parse, default=None),
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
-from tfdoctor.compat.decode import DataError, Sources, read
+from tfdoctor.compat.decode import DataError, Sources, read_table
 from tfdoctor.compat.source_lines import expand_span
 from tfdoctor.records import dataclass
 
@@ -27,7 +27,7 @@ _MARKDOWN_INIT = re.compile(r"(?<=[^\W_])_{1,2}init_{0,2}\.py$")
 class PythonFile:
     """The functions of one file."""
 
-    functions: Mapping[str, str] = field(metadata={"key": "functions"})
+    spans_by_function: Mapping[str, str] = field(metadata={"key": "functions"})
     """The spans of each function, separated by spaces: `"1280-1300:12-14,16"`.
 
     A span has the first and last line, and the indices in `releases` of the releases that have it. `<module>` has a
@@ -54,7 +54,7 @@ class Functions:
         slash_path = re.sub(r"[\\/]{1,8}", "/", path)
         match = _INSTALLED_PATH.search(_MARKDOWN_INIT.sub("/__init__.py", slash_path))
         python_file = self.files.get(match[1]) if match is not None else None
-        spans = python_file.functions.get(function) if python_file is not None else None
+        spans = python_file.spans_by_function.get(function) if python_file is not None else None
         if spans is None:
             return None
         releases: set[str] = set()
@@ -73,4 +73,4 @@ class Functions:
 
 def load_functions(folder: Path) -> Functions:
     """Load compat/functions.json. Raise DataError if it is invalid."""
-    return read(Functions, folder / "functions.json")
+    return read_table(Functions, folder / "functions.json")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import DataError, Sources, did_you_mean, read
+from tfdoctor.compat.decode import DataError, Sources, format_suggestion, read_table
 from tfdoctor.records import dataclass
 
 __all__ = ["Gpu", "GpuMatch", "GpuTable", "UnknownGpuError", "extract_core_words", "load_gpus"]
@@ -52,11 +52,11 @@ class GpuMatch:
     gpus: tuple[Gpu, ...]
     capabilities: tuple[str, ...]
     """Lowest first."""
-    exact: bool
+    is_exact: bool
     """Whether the GPUs have exactly this name, apart from brand words. If not, their names contain all of its words."""
 
     @property
-    def ambiguous(self) -> bool:
+    def is_ambiguous(self) -> bool:
         """Whether the GPUs have different compute capabilities, so that only a PCI ID identifies one."""
         return len(self.capabilities) > 1
 
@@ -66,7 +66,7 @@ class GpuTable:
     """The known GPUs."""
 
     as_of: str
-    ambiguous: Mapping[str, str] = field(metadata={"key": "ambiguous"})
+    capabilities_by_shared_name: Mapping[str, str] = field(metadata={"key": "ambiguous"})
     """The names that GPUs of several compute capabilities share, with the capabilities: `"3.5, 5.2"`."""
     gpus: tuple[Gpu, ...] = field(metadata={"noun": "GPU"})
     """Sorted by capability, then name."""
@@ -118,7 +118,7 @@ class GpuTable:
     def _words_by_gpu(self) -> tuple[tuple[Gpu, frozenset[str]], ...]:
         return tuple((gpu, _split_words(gpu.name)) for gpu in self.gpus)
 
-    def nearest_names(self, name: str, count: int = 3) -> tuple[str, ...]:
+    def find_similar_names(self, name: str, count: int = 3) -> tuple[str, ...]:
         """Return up to `count` known names that are similar to `name`, the best match first."""
         import difflib
 
@@ -129,7 +129,7 @@ class GpuTable:
 
 def load_gpus(folder: Path) -> GpuTable:
     """Load compat/gpus.json. Raise DataError if it is invalid."""
-    return read(GpuTable, folder / "gpus.json", _expand_sources)
+    return read_table(GpuTable, folder / "gpus.json", _expand_sources)
 
 
 def _expand_sources(raw: dict[str, Any], location: str) -> None:
@@ -149,7 +149,7 @@ def _expand_sources(raw: dict[str, Any], location: str) -> None:
         for index, keyword in enumerate(keywords):
             if keyword not in texts:
                 name = row.get("name")
-                msg = f"{location}: GPU {name}: source `{keyword}` is not explained{did_you_mean(str(keyword), texts)}"
+                msg = f"{location}: GPU {name}: source `{keyword}` is not explained{format_suggestion(str(keyword), texts)}"
                 raise DataError(msg)
             keywords[index] = texts[keyword]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import ReleaseSet, Sources, read
+from tfdoctor.compat.decode import ReleaseSet, Sources, read_table
 from tfdoctor.records import dataclass
 
 __all__ = [
@@ -48,13 +48,13 @@ class CudaImages:
     """The part of the tags that stands for cuDNN: `"cudnn8"` or `"cudnn"`. None if no image has cuDNN."""
     cudnn_systems: tuple[str, ...] = ()
     cudnn_flavours: tuple[Flavour, ...] = ()
-    cudnn: Mapping[str, str] = field(default_factory=dict, metadata={"key": "cudnn"})
+    cudnn_by_system: Mapping[str, str] = field(default_factory=dict, metadata={"key": "cudnn"})
     """cuDNN version by Ubuntu release, if known."""
     note: str = ""
     sources: Sources
 
     def __post_init__(self) -> None:
-        for system in (*self.cudnn_systems, *self.cudnn):
+        for system in (*self.cudnn_systems, *self.cudnn_by_system):
             if system not in self.systems:
                 msg = f"`{system}` has cuDNN and is not among `systems`"
                 raise ValueError(msg)
@@ -103,15 +103,15 @@ class OfficialImages:
     python: str
     cuda: str
     cudnn: str | None = None
-    works: bool = field(metadata={"key": "works"})
+    has_working_libraries: bool = field(metadata={"key": "works"})
     """Whether TensorFlow finds its libraries in the image."""
-    why: str = field(default="", metadata={"key": "why"})
+    failure_reason: str = field(default="", metadata={"key": "why"})
     """The reason why TensorFlow does not find its libraries; empty if it finds them."""
     evidence: ImageEvidence
     sources: Sources
 
     def __post_init__(self) -> None:
-        if self.works == bool(self.why):
+        if self.has_working_libraries == bool(self.failure_reason):
             msg = "`why` says why it does not work, and only then"
             raise ValueError(msg)
         if not self.tags or any("{version}" not in tag for tag in self.tags):
@@ -144,7 +144,7 @@ class NgcImage:
     cudnn: str | None = None
     driver: str | None = None
     """The driver branch that it was built for."""
-    lowest: str | None = field(default=None, metadata={"key": "lowest"})
+    min_capability: str | None = field(default=None, metadata={"key": "lowest"})
     """Lowest compute capability that it supports; None if not known."""
     note: str = ""
     evidence: ImageEvidence
@@ -194,24 +194,24 @@ class Images:
     """The container images in the file."""
 
     as_of: str
-    cuda: tuple[CudaImages, ...] = field(metadata={"key": "cuda"})
+    cuda_images: tuple[CudaImages, ...] = field(metadata={"key": "cuda"})
     """Oldest first."""
-    gone: tuple[DeletedImages, ...] = field(metadata={"key": "deleted"})
-    official: tuple[OfficialImages, ...] = field(metadata={"key": "official"})
-    ngc: tuple[NgcImage, ...] = field(metadata={"key": "ngc"})
-    python: tuple[PythonImage, ...] = field(metadata={"key": "python"})
+    deleted_images: tuple[DeletedImages, ...] = field(metadata={"key": "deleted"})
+    official_recipes: tuple[OfficialImages, ...] = field(metadata={"key": "official"})
+    ngc_images: tuple[NgcImage, ...] = field(metadata={"key": "ngc"})
+    python_images: tuple[PythonImage, ...] = field(metadata={"key": "python"})
     """The preferred image comes first."""
-    tool: tuple[ToolImage, ...] = field(metadata={"key": "tool"})
+    tool_images: tuple[ToolImage, ...] = field(metadata={"key": "tool"})
 
     def find_tool(self, program: str) -> ToolImage | None:
         """Return the image that contains a program; None if there is none."""
-        return next((image for image in self.tool if image.program == program), None)
+        return next((image for image in self.tool_images if image.program == program), None)
 
     def find_python(self, python: str) -> PythonImage | None:
         """Return the slim image of a Python version (`"3.9"`); None if there is none."""
-        return next((image for image in self.python if image.python == python), None)
+        return next((image for image in self.python_images if image.python == python), None)
 
-    def tags(
+    def list_tags(
         self,
         cuda: str | None = None,
         *,
@@ -225,7 +225,7 @@ class Images:
         without cuDNN if it is None.
         """
         tags = []
-        for release in reversed(self.cuda):
+        for release in reversed(self.cuda_images):
             if cuda is not None and not versions.has_prefix(release.version, cuda):
                 continue
             systems = release.systems if cudnn_major is None else release.cudnn_systems
@@ -233,7 +233,7 @@ class Images:
             for tag_system in reversed(systems):
                 if system is not None and tag_system != system:
                     continue
-                cudnn = None if cudnn_major is None else release.cudnn.get(tag_system)
+                cudnn = None if cudnn_major is None else release.cudnn_by_system.get(tag_system)
                 if cudnn_major is not None and _get_cudnn_major(release, tag_system) != cudnn_major:
                     continue
                 tags += [
@@ -248,26 +248,32 @@ class Images:
 
         The result is None if nvidia/cuda still has tags of the release, or if the release is not known.
         """
-        if any(versions.has_prefix(entry.version, cuda) for entry in self.cuda):
+        if any(versions.has_prefix(entry.version, cuda) for entry in self.cuda_images):
             return None
-        return next((entry for entry in self.gone if versions.satisfies(cuda, entry.versions)), None)
+        return next(
+            (entry for entry in self.deleted_images if versions.satisfies(cuda, entry.versions)), None
+        )
 
     def find_official(self, version: str) -> OfficialImage | None:
         """Return the official GPU image of a TensorFlow release; None if it is not known."""
-        for recipe in self.official:
+        for recipe in self.official_recipes:
             if versions.satisfies(version, recipe.versions):
                 names = tuple(f"tensorflow/tensorflow:{tag.format(version=version)}" for tag in recipe.tags)
                 return OfficialImage(names, recipe)
         return None
 
-    def find_lowest(self, image: NgcImage) -> str | None:
+    def find_min_capability(self, image: NgcImage) -> str | None:
         """Return the lowest compute capability that one of NVIDIA's images supports.
 
         If it is not known for this image, return the lowest of all other images; None if that is not known either.
         """
-        if image.lowest is not None:
-            return image.lowest
-        capabilities = [known_image.lowest for known_image in self.ngc if known_image.lowest is not None]
+        if image.min_capability is not None:
+            return image.min_capability
+        capabilities = [
+            known_image.min_capability
+            for known_image in self.ngc_images
+            if known_image.min_capability is not None
+        ]
         return min(capabilities, key=versions.parse_capability, default=None)
 
     def list_ngc(self, tensorflow: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
@@ -278,7 +284,7 @@ class Images:
         """
         return tuple(
             image
-            for image in reversed(self.ngc)
+            for image in reversed(self.ngc_images)
             if (tensorflow is None or _has_tensorflow(image, tensorflow))
             and (cuda is None or versions.has_prefix(image.cuda, cuda))
         )
@@ -299,7 +305,7 @@ def _get_cudnn_major(release: CudaImages, system: str) -> int | None:
     """Return the cuDNN major version from the tag (`cudnn8`), else from `CudaImages.cudnn`, or None."""
     if release.cudnn_tag is not None and release.cudnn_tag != "cudnn":
         return int(release.cudnn_tag.removeprefix("cudnn"))
-    cudnn = release.cudnn.get(system)
+    cudnn = release.cudnn_by_system.get(system)
     return None if cudnn is None else versions.major(cudnn)
 
 
@@ -312,4 +318,4 @@ def _has_tensorflow(image: NgcImage, version: str) -> bool:
 
 def load_images(folder: Path) -> Images:
     """Load compat/images.toml. Raise DataError if it is invalid."""
-    return read(Images, folder / "images.toml")
+    return read_table(Images, folder / "images.toml")

@@ -12,36 +12,36 @@ from functools import lru_cache
 from pathlib import Path
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import DataError, read
+from tfdoctor.compat.decode import DataError, read_table
 from tfdoctor.records import dataclass
 
-__all__ = ["Imported", "find_imported", "list_measured_minors", "load_imported"]
+__all__ = ["ImportNeeds", "find_import_needs", "list_measured_minors", "load_import_needs"]
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportNeeds:
     """The measured needs of the import of one TensorFlow release."""
 
     as_of: str
     tensorflow: str
     python: str
-    needs: Mapping[str, tuple[str, ...]] = field(metadata={"key": "needs"})
+    attributes_by_module: Mapping[str, tuple[str, ...]] = field(metadata={"key": "needs"})
     """The attributes that the import uses, by module. A missing attribute stops the import."""
-    must: tuple[str, ...] = field(metadata={"key": "must"})
+    required_packages: tuple[str, ...] = field(metadata={"key": "must"})
     """Required packages that import TensorFlow themselves."""
-    tried: tuple[str, ...] = field(metadata={"key": "tried"})
+    optional_modules: tuple[str, ...] = field(metadata={"key": "tried"})
     """Optional modules. TensorFlow ignores an ImportError from them, but no other error."""
-    family: Mapping[str, tuple[str, ...]] = field(metadata={"key": "family"})
+    keras_modules_by_package: Mapping[str, tuple[str, ...]] = field(metadata={"key": "family"})
     """The modules that Keras and similar packages need, by the package that needs them."""
-    standard: Mapping[str, tuple[str, ...]] = field(metadata={"key": "standard"})
+    attributes_by_standard_module: Mapping[str, tuple[str, ...]] = field(metadata={"key": "standard"})
     """The attributes that the import uses, by module of the standard library."""
-    shadowable: frozenset[str] = field(metadata={"key": "shadowable"})
+    shadowable_modules: frozenset[str] = field(metadata={"key": "shadowable"})
     """All loaded modules of the standard library that a file with the same name can shadow."""
-    idle: frozenset[str] = field(metadata={"key": "idle"})
+    unloaded_files: frozenset[str] = field(metadata={"key": "idle"})
     """Source files and shared objects of TensorFlow that the import does not load, relative to site-packages."""
-    sets: tuple[Mapping[str, str], ...] = field(metadata={"key": "sets"})
+    working_sets: tuple[Mapping[str, str], ...] = field(metadata={"key": "sets"})
     """Sets of distributions (version by normalized name) with which the import worked."""
-    exact: bool = field(default=True, metadata={"key": None})
+    is_measured: bool = field(default=True, metadata={"key": None})
     """Whether this minor release was measured.
 
     If not, the data are from the next lower measured minor, and must not be used to check attributes.
@@ -55,7 +55,7 @@ def list_measured_minors(folder: Path) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4)
-def find_imported(folder: Path, version: str | None) -> Imported | None:
+def find_import_needs(folder: Path, version: str | None) -> ImportNeeds | None:
     """Return what the import of a release needs: data of its minor, or of the next lower measured one.
 
     The result is None if `version` is None, not a version, or older than all measured releases. Raise DataError if the
@@ -71,14 +71,14 @@ def find_imported(folder: Path, version: str | None) -> Imported | None:
     ]
     if not candidates:
         return None
-    imported = load_imported(folder, candidates[-1])
-    return imported if candidates[-1] == minor else replace(imported, exact=False)
+    imported = load_import_needs(folder, candidates[-1])
+    return imported if candidates[-1] == minor else replace(imported, is_measured=False)
 
 
-def load_imported(folder: Path, minor: str) -> Imported:
+def load_import_needs(folder: Path, minor: str) -> ImportNeeds:
     """Load the file of a minor release. Raise DataError if it is invalid."""
     path = folder / "imports" / f"{minor}.json"
-    result = read(Imported, path, within="imports/")
+    result = read_table(ImportNeeds, path, within="imports/")
     if versions.major_minor(result.tensorflow) != minor:
         msg = f"compat/imports/{path.name}: `tensorflow` {result.tensorflow} does not belong to a file of this name"
         raise DataError(msg)

@@ -13,7 +13,7 @@ from dataclasses import field
 from pathlib import Path
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import DataError, Sources, read
+from tfdoctor.compat.decode import DataError, Sources, read_table
 from tfdoctor.compat.source_lines import expand_span
 from tfdoctor.records import dataclass
 
@@ -35,9 +35,9 @@ _MINOR_RANGE = re.compile(r"(\d{1,3}\.\d{1,3})(?:-(\d{1,3}\.\d{1,3}))?")
 class OperationKernels:
     """The kernels of an operation in one release."""
 
-    cpu: Types | None
+    cpu_types: Types | None
     """Types of its CPU kernels; None if it has none."""
-    gpu: Types | None
+    gpu_types: Types | None
     """Types of its GPU kernels; None if it has none."""
 
 
@@ -45,13 +45,13 @@ class OperationKernels:
 class KernelRow:
     """The kernels of an operation in all releases."""
 
-    cpu: str = field(default="", metadata={"key": "cpu"})
+    cpu_types: str = field(default="", metadata={"key": "cpu"})
     """The types that the CPU kernels accept, such as `"T=3;Tidx=7:0-5,9 :6-8"`.
 
     Each group assigns to attributes the index of their types in `sets`. After the colon are the indices in `releases` of
     the releases that the group is for. A group without attributes accepts any types.
     """
-    gpu: str = field(default="", metadata={"key": "gpu"})
+    gpu_types: str = field(default="", metadata={"key": "gpu"})
     """The types that the GPU kernels accept, in the same format."""
 
 
@@ -63,7 +63,7 @@ class Kernels:
     sources: Sources
     releases: tuple[str, ...]
     """Measured releases, oldest first, one of each minor."""
-    sets: tuple[str, ...] = field(metadata={"key": "sets"})
+    type_sets: tuple[str, ...] = field(metadata={"key": "sets"})
     """Sets of type names, such as `"float16,float32"`."""
     operations: Mapping[str, KernelRow]
 
@@ -91,12 +91,12 @@ class Kernels:
             return None
         try:
             kernels = OperationKernels(
-                self._parse_types(row.cpu, release), self._parse_types(row.gpu, release)
+                self._parse_types(row.cpu_types, release), self._parse_types(row.gpu_types, release)
             )
         except (ValueError, IndexError) as error:
             msg = f"compat/kernels.json: {operation}: {error}"
             raise DataError(msg) from error
-        return None if kernels.cpu is None and kernels.gpu is None else kernels
+        return None if kernels.cpu_types is None and kernels.gpu_types is None else kernels
 
     def _parse_types(self, text: str, release: str) -> Types | None:
         """Parse a text of `KernelRow` for one release; return None if that release has no kernel."""
@@ -104,7 +104,7 @@ class Kernels:
             limits, _, indices = group.partition(":")
             if any(release in expand_span(self.releases, part) for part in indices.split(",")):
                 pairs = (limit.partition("=") for limit in limits.split(";") if limit)
-                return {name: frozenset(self.sets[int(index)].split(",")) for name, _, index in pairs}
+                return {name: frozenset(self.type_sets[int(index)].split(",")) for name, _, index in pairs}
         return None
 
 
@@ -116,4 +116,4 @@ def normalize_type(word: str) -> str:
 
 def load_kernels(folder: Path) -> Kernels:
     """Load compat/kernels.json. Raise DataError if it is invalid."""
-    return read(Kernels, folder / "kernels.json")
+    return read_table(Kernels, folder / "kernels.json")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import Converted, Sources, read
+from tfdoctor.compat.decode import Converted, Sources, read_table
 from tfdoctor.records import dataclass
-from tfdoctor.text import lazy_pattern
+from tfdoctor.text import make_lazy_pattern
 
 __all__ = [
     "LibraryFamily",
@@ -27,7 +27,7 @@ __all__ = [
     "split_soname",
 ]
 
-_SONAME = lazy_pattern(r"lib(?P<stem>[A-Za-z0-9_+-]+?)\.so(?:\.(?P<version>[0-9.]+))?")
+_SONAME = make_lazy_pattern(r"lib(?P<stem>[A-Za-z0-9_+-]+?)\.so(?:\.(?P<version>[0-9.]+))?")
 _DEFINE_BY_STEM = {"cublasLt": "CUBLAS"}
 
 
@@ -71,22 +71,22 @@ class LibraryFamily:
     registration: opened when GPUs are registered; lazy: opened later; dependency: needed by another library;
     driver: part of the driver; optional: not required.
     """
-    define: str | None = field(default=None, metadata={"key": "define"})
+    version_define: str | None = field(default=None, metadata={"key": "define"})
     """Name of its version in cuda_config.h: `"CUSOLVER"` for `TF_CUSOLVER_VERSION`."""
     first_tf: str | None = None
     """First TensorFlow minor that opens it at registration."""
     last_tf: str | None = None
     """Last TensorFlow minor that opens it at registration; None if current releases still do."""
-    sonames: Mapping[str, str] = field(default_factory=dict, metadata={"key": "sonames"})
+    soname_version_by_cuda: Mapping[str, str] = field(default_factory=dict, metadata={"key": "sonames"})
     """The version in the soname, by CUDA minor or major version; `"11"` is for each 11.x that is not listed."""
     wheels: Annotated[Mapping[int, PypiWheel], Converted(Mapping[str, str], _parse_wheels)] = field(
         default_factory=dict
     )
-    debian: Mapping[str, str] = field(default_factory=dict, metadata={"key": "debian"})
+    nvidia_package_by_version: Mapping[str, str] = field(default_factory=dict, metadata={"key": "debian"})
     """The package in NVIDIA's repository, by CUDA minor or major version; `{dash}` is the CUDA version as `12-5`."""
-    distro: Mapping[str, str] = field(default_factory=dict, metadata={"key": "distro"})
+    distro_package_by_version: Mapping[str, str] = field(default_factory=dict, metadata={"key": "distro"})
     """The package of Debian or Ubuntu, by the version in the soname."""
-    conda: str | None = field(default=None, metadata={"key": "conda"})
+    conda_package: str | None = field(default=None, metadata={"key": "conda"})
     """The package on conda-forge for CUDA 12 and newer. For older CUDA, `cudatoolkit` (or `cudnn`) contains it."""
     sources: Sources
 
@@ -116,18 +116,18 @@ class TfDistribution:
     name: str
     gpu: bool | None = None
     """Whether it has GPU code; None if that depends on the version."""
-    same_as: str | None = field(default=None, metadata={"key": "same_as"})
+    equivalent_distribution: str | None = field(default=None, metadata={"key": "same_as"})
     """The distribution whose releases have the same contents; None if there is none."""
-    retired: str | None = field(default=None, metadata={"key": "retired"})
+    retired_version: str | None = field(default=None, metadata={"key": "retired"})
     """The version that contains no TensorFlow and only announces the end of the distribution."""
     note: str
-    for_cpu: tuple[CpuOnlyReleases, ...] = field(default=(), metadata={"key": "for_cpu"})
+    cpu_only_releases: tuple[CpuOnlyReleases, ...] = field(default=(), metadata={"key": "for_cpu"})
     """Releases without GPU code."""
     sources: Sources
 
     def explain_missing_gpu_code(self, minor: tuple[int, ...]) -> str | None:
         """Return the reason why a minor release has no GPU code; None if it is not in `for_cpu`."""
-        return next((entry.text for entry in self.for_cpu if entry.includes(minor)), None)
+        return next((entry.text for entry in self.cpu_only_releases if entry.includes(minor)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +137,11 @@ class Registration:
     NAMED: ClassVar = ("since",)
     since: str
     """First minor."""
-    linked: bool = field(metadata={"key": "linked"})
+    is_linked: bool = field(metadata={"key": "linked"})
     """Whether the libraries are linked, so that the import fails without them. Otherwise TensorFlow opens them."""
-    opens: tuple[str, ...] = field(metadata={"key": "opens"})
+    opened_stems: tuple[str, ...] = field(metadata={"key": "opens"})
     """CUDA libraries without `lib` and `.so`, in the order in which TensorFlow tries them."""
-    driver: tuple[str, ...] = field(metadata={"key": "driver"})
+    driver_sonames: tuple[str, ...] = field(metadata={"key": "driver"})
     """Sonames of the driver's libraries."""
     sources: Sources
 
@@ -156,7 +156,7 @@ class LibraryTable:
     registrations: tuple[Registration, ...] = field(metadata={"key": "registration"})
     """Oldest first."""
 
-    def registration(self, version: str) -> Registration:
+    def find_registration(self, version: str) -> Registration:
         """Return how a TensorFlow version loads its libraries. The first entry is also for older versions."""
         minor = versions.parse_numbers(version)[:2]
         entries = [entry for entry in self.registrations if versions.parse_numbers(entry.since) <= minor]
@@ -171,11 +171,11 @@ class LibraryTable:
         defines = normalize_defines(cuda_config)
         if "CUDA" not in defines:
             return () if not defines else None
-        registration = self.registration(version)
+        registration = self.find_registration(version)
         result = []
-        for stem in registration.opens:
+        for stem in registration.opened_stems:
             name = _DEFINE_BY_STEM.get(stem, stem.upper())
-            if registration.linked and name != "CUDNN":
+            if registration.is_linked and name != "CUDNN":
                 number = defines["CUDA"]
             elif name == "CUDART":
                 # Until 2.3 the soname of the CUDA runtime had the toolkit's version, and there was no TF_CUDART_VERSION.
@@ -187,12 +187,12 @@ class LibraryTable:
             result.append(f"lib{stem}.so.{number}")
         return tuple(result)
 
-    def distribution(self, name: str) -> TfDistribution | None:
+    def find_distribution(self, name: str) -> TfDistribution | None:
         """Return the distribution with a name such as `tensorflow-intel`; None if it is not known."""
         normalized = re.sub(r"[-_.]+", "-", name).lower()
         return next((candidate for candidate in self.distributions if candidate.name == normalized), None)
 
-    def library(self, name: str) -> LibraryFamily | None:
+    def find_library(self, name: str) -> LibraryFamily | None:
         """Return the entry for a soname (`libcusolver.so.11`) or stem (`cusolver`); None if it is not known."""
         parts = split_soname(name)
         stem = name if parts is None else parts[0]
@@ -203,8 +203,8 @@ class LibraryTable:
 
         The result is None if it is not known. It is also None for cuDNN and NCCL, whose versions do not follow CUDA's.
         """
-        family = self.library(stem)
-        version = None if family is None else _find_by_cuda(family.sonames, cuda)
+        family = self.find_library(stem)
+        version = None if family is None else _find_by_cuda(family.soname_version_by_cuda, cuda)
         if version is None:
             return None
         return f"lib{stem}.so.{version.replace('x', versions.major_minor(cuda).split('.')[1])}"
@@ -212,14 +212,14 @@ class LibraryTable:
     def list_cuda_with_soname(self, soname: str) -> tuple[str, ...]:
         """Return the CUDA versions whose toolkit has a soname: 10 and 11.0 for `libcusolver.so.10`."""
         parts = split_soname(soname)
-        family = self.library(soname)
+        family = self.find_library(soname)
         if parts is None or family is None:
             return ()
-        return tuple(cuda for cuda, version in family.sonames.items() if version == parts[1])
+        return tuple(cuda for cuda, version in family.soname_version_by_cuda.items() if version == parts[1])
 
     def find_wheel(self, soname: str, cuda_major: int) -> PypiWheel | None:
         """Return NVIDIA's wheel that contains a library for a CUDA major version; None if there is none."""
-        family = self.library(soname)
+        family = self.find_library(soname)
         return None if family is None else family.wheels.get(cuda_major)
 
     def find_nvidia_package(self, soname: str, cuda: str | None = None) -> str | None:
@@ -227,14 +227,14 @@ class LibraryTable:
 
         The result is None if there is none, or if `cuda` is None and the name depends on it. `libcudnn8` does not.
         """
-        family, parts = self.library(soname), split_soname(soname)
+        family, parts = self.find_library(soname), split_soname(soname)
         if family is None:
             return None
         name = None
         if parts is not None and parts[1] is not None:
-            name = family.debian.get(f"so.{parts[1].split('.')[0]}")
+            name = family.nvidia_package_by_version.get(f"so.{parts[1].split('.')[0]}")
         if name is None and cuda is not None:
-            name = _find_by_cuda(family.debian, cuda)
+            name = _find_by_cuda(family.nvidia_package_by_version, cuda)
         if name is None or "{" not in name:
             return name
         if cuda is None:
@@ -245,15 +245,15 @@ class LibraryTable:
 
     def find_distro_package(self, soname: str) -> str | None:
         """Return the package of Debian or Ubuntu with exactly this soname; None if there is none."""
-        family, parts = self.library(soname), split_soname(soname)
+        family, parts = self.find_library(soname), split_soname(soname)
         if family is None or parts is None or parts[1] is None:
             return None
-        return family.distro.get(parts[1])
+        return family.distro_package_by_version.get(parts[1])
 
 
 def load_libraries(folder: Path) -> LibraryTable:
     """Load compat/libraries.toml. Raise DataError if it is invalid."""
-    return read(LibraryTable, folder / "libraries.toml")
+    return read_table(LibraryTable, folder / "libraries.toml")
 
 
 def split_soname(name: str) -> tuple[str, str | None] | None:

@@ -13,9 +13,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import DataError, read
+from tfdoctor.compat.decode import DataError, read_table
 from tfdoctor.records import dataclass
-from tfdoctor.text import lazy_pattern
+from tfdoctor.text import make_lazy_pattern
 
 __all__ = [
     "Lock",
@@ -28,11 +28,11 @@ __all__ = [
     "read_lock",
 ]
 
-_PIN = lazy_pattern(
+_PIN = make_lazy_pattern(
     r"([a-z0-9]+(?:-[a-z0-9]+)*)==([0-9][0-9a-z.!+]*)((?: --hash=sha256:[0-9a-f]{64})+)(  # sdist)?"
 )
 """A line for a package: name, version, hashes, and `# sdist` if pip builds it from source."""
-_GLIBC = lazy_pattern(r"# [^\n]{1,100}, Linux x86-64, glibc (2\.[0-9]{1,2})\n")
+_GLIBC = make_lazy_pattern(r"# [^\n]{1,100}, Linux x86-64, glibc (2\.[0-9]{1,2})\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class LockedPackage:
     version: str
     hashes: tuple[str, ...]
     """The SHA-256 of each file that may be installed, sorted."""
-    built: bool
+    is_built_from_source: bool
     """Whether pip builds it from source, because there is no wheel."""
 
 
@@ -82,9 +82,9 @@ class Lock:
         return None if match is None else match[1]
 
     @property
-    def built(self) -> tuple[LockedPackage, ...]:
+    def packages_built_from_source(self) -> tuple[LockedPackage, ...]:
         """Packages that are built from source."""
-        return tuple(package for package in self.packages if package.built)
+        return tuple(package for package in self.packages if package.is_built_from_source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +96,14 @@ class Trial:
     """Version of Python, such as `"3.9.18"`."""
     lock: str
     """`Lock.digest` of the tested lock."""
-    ok: bool = field(metadata={"key": "ok"})
+    has_passed: bool = field(metadata={"key": "ok"})
     """Whether the test succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TrialTable:
     as_of: str
-    locks: Mapping[str, Trial] = field(metadata={"key": "locks"})
+    trial_by_lock_name: Mapping[str, Trial] = field(metadata={"key": "locks"})
 
 
 def choose_locked_package(version: str) -> str:
@@ -132,34 +132,34 @@ class Locks:
         """Use the locks in `folder`/locks, where `folder` is compat/."""
         self.folder = folder / "locks"
 
-    def path(self, package: str, version: str, python: str) -> Path:
+    def get_path(self, package: str, version: str, python: str) -> Path:
         """Return the path of the lock of a release, which may not exist."""
         return self.folder / format_lock_name(package, version, python)
 
-    def tools_path(self, python: str) -> Path:
+    def get_tools_path(self, python: str) -> Path:
         """Return the path of the lock of pip, setuptools and wheel, which may not exist."""
         return self.folder / format_tools_lock_name(python)
 
-    def cuda_path(self, name: str) -> Path:
+    def get_cuda_path(self, name: str) -> Path:
         """Return the path of the lock of a set in compat/cuda_wheels.toml, which may not exist."""
         return self.folder / "cuda" / f"{name}.txt"
 
     def get_lock(self, package: str, version: str, python: str) -> Lock | None:
         """Return the lock of a release for a Python version; None if there is none."""
-        return _load_cached(self.path(package, version, python))
+        return _load_cached(self.get_path(package, version, python))
 
-    def tools(self, python: str) -> Lock | None:
+    def get_tools_lock(self, python: str) -> Lock | None:
         """Return the lock of pip, setuptools and wheel for a Python version; None if there is none."""
-        return _load_cached(self.tools_path(python))
+        return _load_cached(self.get_tools_path(python))
 
-    def cuda(self, name: str) -> Lock | None:
+    def get_cuda_lock(self, name: str) -> Lock | None:
         """Return the lock of a set of NVIDIA's wheels; None if there is none."""
-        return _load_cached(self.cuda_path(name))
+        return _load_cached(self.get_cuda_path(name))
 
     @cached_property
-    def trials(self) -> Mapping[str, Trial]:
+    def trial_by_lock_name(self) -> Mapping[str, Trial]:
         """The last test of each lock, by file name (compat/locks/tried.json)."""
-        return read(_TrialTable, self.folder / "tried.json", within="locks/").locks
+        return read_table(_TrialTable, self.folder / "tried.json", within="locks/").trial_by_lock_name
 
 
 @lru_cache(maxsize=64)
@@ -183,7 +183,11 @@ def read_lock(path: Path) -> Lock:
             msg = f"{path.name}:{number}: not `name==version --hash=sha256:…`: {line[:80]}"
             raise DataError(msg)
         hashes = tuple(part.rpartition(":")[2] for part in match[3].split())
-        packages.append(LockedPackage(name=match[1], version=match[2], hashes=hashes, built=match[4] is not None))
+        packages.append(
+            LockedPackage(
+                name=match[1], version=match[2], hashes=hashes, is_built_from_source=match[4] is not None
+            )
+        )
         if list(hashes) != sorted({*hashes}) or not versions.is_version(match[2]):
             msg = f"{path.name}:{number}: hashes out of order, or no version"
             raise DataError(msg)

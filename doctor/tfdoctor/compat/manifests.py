@@ -8,7 +8,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from tfdoctor.compat.decode import Converted, Evidence, Sources, read
+from tfdoctor.compat.decode import Converted, Evidence, Sources, read_table
 from tfdoctor.records import dataclass
 
 __all__ = ["Manifest", "Manifests", "load_manifests"]
@@ -30,16 +30,16 @@ class Manifest:
     """Full name, such as `"nvidia/cuda:12.2.2-cudnn8-runtime-ubuntu22.04"`."""
     digest: Annotated[str | None, Converted(str, _validate_digest)] = None
     """Digest of the tag. For a tag with several platforms, it is the digest of the image index."""
-    read: str = field(metadata={"key": "read"})
+    read_date: str = field(metadata={"key": "read"})
     """Date of the measurement."""
     evidence: Evidence
     """measured: reported by a registry; inferred: taken from files that others published."""
-    download: int | None = field(default=None, metadata={"key": "download"})
+    download_bytes: int | None = field(default=None, metadata={"key": "download"})
     """Size of all layers to download, in bytes."""
-    unpacked: int | None = field(default=None, metadata={"key": "unpacked"})
+    unpacked_bytes: int | None = field(default=None, metadata={"key": "unpacked"})
     """Size on the engine's disk in bytes, as in `docker images`."""
     layers: int | None = None
-    env: Mapping[str, str] = field(default_factory=dict, metadata={"key": "env"})
+    environment: Mapping[str, str] = field(default_factory=dict, metadata={"key": "env"})
     labels: Mapping[str, str] = field(default_factory=dict)
     sources: Sources
 
@@ -59,4 +59,4 @@ class Manifests:
 
 def load_manifests(folder: Path) -> Manifests:
     """Load compat/manifests.json. Raise DataError if it is invalid."""
-    return read(Manifests, folder / "manifests.json")
+    return read_table(Manifests, folder / "manifests.json")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import Converted, Evidence, Sources, did_you_mean, read
+from tfdoctor.compat.decode import Converted, Evidence, Sources, format_suggestion, read_table
 from tfdoctor.records import dataclass
 
 __all__ = ["Problem", "ProblemTable", "capability_matches", "load_problems"]
@@ -21,7 +21,7 @@ def _validate_conditions(pairs: Mapping[str, str]) -> Mapping[str, str]:
     """Return the conditions. Raise ValueError if a key is not known."""
     for key in pairs:
         if key not in _CONDITIONS:
-            msg = f"unknown key `{key}`{did_you_mean(key, _CONDITIONS)}"
+            msg = f"unknown key `{key}`{format_suggestion(key, _CONDITIONS)}"
             raise ValueError(msg)
     return pairs
 
@@ -32,9 +32,9 @@ class Problem:
 
     NAMED: ClassVar = ("id",)
     id: str
-    told_by_rules: bool = field(default=False, metadata={"key": "told_by_rules"})
+    is_reported_by_rules: bool = field(default=False, metadata={"key": "told_by_rules"})
     """Whether a rule reports the problem, so that it must not be reported again from the table."""
-    package: tuple[str, ...] = field(metadata={"key": "package"})
+    packages: tuple[str, ...] = field(metadata={"key": "package"})
     """Affected distributions."""
     versions: str
     """Affected TensorFlow versions as a PEP 440 specifier set."""
@@ -44,21 +44,21 @@ class Problem:
     severity: Literal["error", "warning", "info"]
     title: str
     text: str
-    when: Annotated[Mapping[str, str], Converted(Mapping[str, str], _validate_conditions)] = field(
+    conditions: Annotated[Mapping[str, str], Converted(Mapping[str, str], _validate_conditions)] = field(
         default_factory=dict, metadata={"key": "when"}
     )
     """Additional conditions that must all be true: `capability` (`"<7.5"`), `extra`, `image`, `python`, `platform`."""
     remedy: str
     pins: tuple[str, ...] = ()
     """Requirements that avoid the problem."""
-    seen: str = field(metadata={"key": "seen"})
+    proof: str = field(metadata={"key": "seen"})
     """The measurement, test or bug report that shows the problem."""
     evidence: Evidence
     sources: Sources
 
-    def applies(self, package: str, version: str) -> bool:
+    def affects_release(self, package: str, version: str) -> bool:
         """Return whether a release has the problem, without checking the conditions in `when`."""
-        return package in self.package and versions.satisfies(version, self.versions)
+        return package in self.packages and versions.satisfies(version, self.versions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class ProblemTable:
 
 def load_problems(folder: Path) -> ProblemTable:
     """Load compat/problems.toml. Raise DataError if it is invalid."""
-    return read(ProblemTable, folder / "problems.toml")
+    return read_table(ProblemTable, folder / "problems.toml")
 
 
 def capability_matches(capability: str, condition: str | None) -> bool:

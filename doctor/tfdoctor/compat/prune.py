@@ -9,7 +9,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from tfdoctor.compat.decode import Converted, ReleaseSet, Sources, read
+from tfdoctor.compat.decode import Converted, ReleaseSet, Sources, read_table
 from tfdoctor.records import dataclass
 
 __all__ = ["Leftover", "PruneTable", "load_prune"]
@@ -35,7 +35,7 @@ class Leftover:
     """The part of the installation that contains the files."""
     tensorflow: ReleaseSet
     """Tested TensorFlow releases as a PEP 440 specifier set."""
-    why: str = field(metadata={"key": "why"})
+    reason: str = field(metadata={"key": "why"})
     sources: Sources
 
 
@@ -49,4 +49,4 @@ class PruneTable:
 
 def load_prune(folder: Path) -> PruneTable:
     """Load compat/prune.toml. Raise DataError if it is invalid."""
-    return read(PruneTable, folder / "prune.toml")
+    return read_table(PruneTable, folder / "prune.toml")

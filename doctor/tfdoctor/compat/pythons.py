@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import Evidence, Sources, read
+from tfdoctor.compat.decode import Evidence, Sources, read_table
 from tfdoctor.records import dataclass
 
-__all__ = ["PythonBuild", "PythonBuilds", "PythonSystem", "Pythons", "load_pythons"]
+__all__ = ["PythonBuild", "PythonProvider", "PythonSystem", "Pythons", "load_pythons"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,19 +22,19 @@ class PythonSystem:
     name: str
     codename: str
     glibc: str
-    default: str = field(metadata={"key": "default"})
+    default_python: str = field(metadata={"key": "default"})
     """Version of its `python3`."""
-    others: tuple[str, ...] = field(metadata={"key": "others"})
+    other_pythons: tuple[str, ...] = field(metadata={"key": "others"})
     """Other Python versions in its repositories."""
-    prerelease: tuple[str, ...] = field(default=(), metadata={"key": "prerelease"})
+    prerelease_pythons: tuple[str, ...] = field(default=(), metadata={"key": "prerelease"})
     """Versions in `others` that are release candidates."""
-    managed: bool = field(default=False, metadata={"key": "managed"})
+    is_managed: bool = field(default=False, metadata={"key": "managed"})
     """Whether its pip refuses to install into its Python (PEP 668)."""
     evidence: Evidence
     sources: Sources
 
     def __post_init__(self) -> None:
-        if not {*self.prerelease} <= {*self.others}:
+        if not {*self.prerelease_pythons} <= {*self.other_pythons}:
             msg = "`prerelease` names what `others` does not"
             raise ValueError(msg)
 
@@ -46,14 +46,14 @@ class DebianPython:
     NAMED: ClassVar = ("name",)
     name: str
     codename: str
-    default: str = field(metadata={"key": "default"})
-    managed: bool = field(default=False, metadata={"key": "managed"})
+    default_python: str = field(metadata={"key": "default"})
+    is_managed: bool = field(default=False, metadata={"key": "managed"})
     """Whether its pip refuses to install into its Python (PEP 668)."""
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PythonBuilds:
+class PythonProvider:
     """A provider of builds that run on any Linux with glibc (`[[builds]]`)."""
 
     NAMED: ClassVar = ("name",)
@@ -62,7 +62,7 @@ class PythonBuilds:
     command: str
     """Install command with `{python}` for the version."""
     pythons: tuple[str, ...]
-    newest: Mapping[str, str] = field(metadata={"key": "newest"})
+    newest_patch_by_minor: Mapping[str, str] = field(metadata={"key": "newest"})
     """Newest patch release of each Python, if known."""
     note: str = ""
     evidence: Evidence
@@ -72,7 +72,7 @@ class PythonBuilds:
         if "{python}" not in self.command:
             msg = "`command` must have {python}"
             raise ValueError(msg)
-        for minor, patch in self.newest.items():
+        for minor, patch in self.newest_patch_by_minor.items():
             if minor not in self.pythons or versions.major_minor(patch) != minor:
                 msg = f"`newest`: {patch} is no {minor} that `pythons` has"
                 raise ValueError(msg)
@@ -89,7 +89,7 @@ class PythonBuild:
     """System package, such as `"python3.9"`. None for a provider's build."""
     command: str | None
     """Command of the provider's tool. None for a system package."""
-    prerelease: bool
+    is_prerelease: bool
     evidence: Evidence
 
 
@@ -100,8 +100,8 @@ class Pythons:
     as_of: str
     systems: tuple[PythonSystem, ...] = field(metadata={"key": "system"})
     """Oldest first."""
-    debian: tuple[DebianPython, ...] = field(metadata={"key": "debian"})
-    builds: tuple[PythonBuilds, ...] = field(metadata={"key": "builds"})
+    debian_releases: tuple[DebianPython, ...] = field(metadata={"key": "debian"})
+    providers: tuple[PythonProvider, ...] = field(metadata={"key": "builds"})
     """The preferred provider comes first."""
 
     def find_builds(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
@@ -117,28 +117,28 @@ class Pythons:
                 origin=f"ubuntu {source.name}",
                 package=f"python{minor}",
                 command=None,
-                prerelease=minor in source.prerelease,
+                is_prerelease=minor in source.prerelease_pythons,
                 evidence=source.evidence,
             )
             for source in reversed(self.systems)
-            if minor in (source.default, *source.others) and system in (None, source.name)
+            if minor in (source.default_python, *source.other_pythons) and system in (None, source.name)
         ]
-        packages.sort(key=lambda build: build.prerelease)
+        packages.sort(key=lambda build: build.is_prerelease)
         builds = [
             PythonBuild(
                 python=minor,
                 origin=source.name,
                 package=None,
                 command=source.command.format(python=minor),
-                prerelease=False,
+                is_prerelease=False,
                 evidence=source.evidence,
             )
-            for source in self.builds
+            for source in self.providers
             if minor in source.pythons
         ]
         return (*packages, *builds)
 
-    def system(self, name: str) -> PythonSystem | None:
+    def find_system(self, name: str) -> PythonSystem | None:
         """Return the Ubuntu release with this number or code name; None if it is not in the table."""
         return next((system for system in self.systems if name in (system.name, system.codename)), None)
 
@@ -149,20 +149,22 @@ class Pythons:
         """
         systems: tuple[PythonSystem | DebianPython, ...] = self.systems if system == "ubuntu" else ()
         if system == "debian":
-            systems = self.debian
-        return any(entry.managed for entry in systems if release in (entry.name, entry.codename))
+            systems = self.debian_releases
+        return any(entry.is_managed for entry in systems if release in (entry.name, entry.codename))
 
-    def get_default(self, system: str, release: str) -> str | None:
+    def get_default_python(self, system: str, release: str) -> str | None:
         """Return the version of `python3` in a system such as `("debian", "12")` or `("ubuntu", "jammy")`.
 
         The result is None if the system is not in the table.
         """
         systems: tuple[PythonSystem | DebianPython, ...] = self.systems if system == "ubuntu" else ()
         if system == "debian":
-            systems = self.debian
-        return next((entry.default for entry in systems if release in (entry.name, entry.codename)), None)
+            systems = self.debian_releases
+        return next(
+            (entry.default_python for entry in systems if release in (entry.name, entry.codename)), None
+        )
 
 
 def load_pythons(folder: Path) -> Pythons:
     """Load compat/pythons.toml. Raise DataError if it is invalid."""
-    return read(Pythons, folder / "pythons.toml")
+    return read_table(Pythons, folder / "pythons.toml")

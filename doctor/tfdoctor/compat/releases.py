@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import DataError, Evidence, Sources, as_texts, read
+from tfdoctor.compat.decode import DataError, Evidence, Sources, as_texts, read_table
 from tfdoctor.records import dataclass
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "Release",
     "Releases",
     "UnknownReleaseError",
-    "code_for",
+    "find_code",
     "load_releases",
 ]
 
@@ -61,7 +61,7 @@ class Release:
     package: str
     """`tensorflow` or `tensorflow-gpu`."""
     version: str
-    released: str = field(metadata={"key": "released"})
+    release_date: str = field(metadata={"key": "released"})
     """Release date, ISO 8601."""
     yanked: bool
     gpu: bool
@@ -76,9 +76,9 @@ class Release:
     """Platform tag in the wheel's name. It is wrong for 1.x; `glibc` has the real minimum."""
     wheel: str
     """Wheel that was measured. The wheel for one Python version represents all."""
-    size: int = field(metadata={"key": "size"})
+    size_bytes: int = field(metadata={"key": "size"})
     """Size of the wheel in bytes."""
-    unpacked: int = field(metadata={"key": "unpacked"})
+    unpacked_bytes: int = field(metadata={"key": "unpacked"})
     """Size of its contents in bytes."""
     sha256: str
     cuda: str | None = None
@@ -102,7 +102,7 @@ class Release:
     """Sonames that the import tries to open; if one is missing, TensorFlow only logs it (TensorRT)."""
     driver_libraries: tuple[str, ...]
     """The driver's sonames that are required to register a GPU, or if linked (1.1 and newer) to import TensorFlow."""
-    libraries_from: str = field(metadata={"key": "libraries_from"})
+    libraries_version: str = field(metadata={"key": "libraries_from"})
     """The version in which the libraries were measured; usually this one."""
     runpath: Mapping[str, tuple[str, ...]]
     """The `nvidia/…/lib` folders on the RUNPATH of each file in the wheel; empty before 2.14."""
@@ -132,7 +132,7 @@ class Release:
     """`and-cuda` if the wheel has this extra, else None."""
     extra_pins: tuple[str, ...]
     """Requirements of the extra, as written (PEP 508, without markers about the extra)."""
-    requires: tuple[str, ...] = field(metadata={"key": "requires"})
+    requirements: tuple[str, ...] = field(metadata={"key": "requires"})
     """Requirements for numpy, protobuf, h5py and keras, as written."""
     evidence: Evidence
     inferred_from: str | None = None
@@ -171,9 +171,9 @@ class Nearest:
     """The release that represents a requested version, which may not be in the table itself."""
 
     release: Release
-    exact: bool
+    is_exact: bool
     """Whether the release has exactly the requested version."""
-    extrapolated: bool
+    is_extrapolated: bool
     """Whether the requested version is newer than the table, so that its installed files are a better source."""
     reason: str
     """A clause that explains the choice; empty if the release has exactly the requested version."""
@@ -214,7 +214,7 @@ class Releases:
                 return release
         return candidates[0] if candidates else None
 
-    def nearest(self, version: str, package: str | None = None) -> Nearest:
+    def find_nearest(self, version: str, package: str | None = None) -> Nearest:
         """Return the release that is most similar to a nightly, a vendor's build or a newer version.
 
         For a vendor's build this is the release that it is based on, if that is known. Otherwise the first match counts:
@@ -228,12 +228,12 @@ class Releases:
         """
         match = self.find_release(version, package)
         if match is not None:
-            return Nearest(match, exact=True, extrapolated=False, reason="")
+            return Nearest(match, is_exact=True, is_extrapolated=False, reason="")
         parsed = versions.parse(version)
         base_release = self.find_release(parsed.base_version, package) if parsed.local else None
         if base_release is not None:
             reason = f"{version} is a build of {base_release.version} by somebody else: its own files decide"
-            return Nearest(base_release, exact=False, extrapolated=False, reason=reason)
+            return Nearest(base_release, is_exact=False, is_extrapolated=False, reason=reason)
         candidates = self.releases
         if package is not None:
             candidates = tuple(release for release in candidates if release.package == package) or candidates
@@ -245,25 +245,25 @@ class Releases:
         newest = candidates[-1]
         if parsed > newest.parsed:
             reason = f"{version} is newer than this table ({newest.version}, {self.as_of})"
-            return Nearest(release, exact=False, extrapolated=True, reason=reason)
+            return Nearest(release, is_exact=False, is_extrapolated=True, reason=reason)
         reason = f"{version} is not in the table; {release.version} is its nearest neighbour"
-        return Nearest(release, exact=False, extrapolated=False, reason=reason)
+        return Nearest(release, is_exact=False, is_extrapolated=False, reason=reason)
 
     def select(self, spec: str, package: str | None = None) -> tuple[Release, ...]:
-        """Return the releases that the user selects with `spec` (see versions.Spec), newest first.
+        """Return the releases that the user selects with `spec` (see versions.VersionSpec), newest first.
 
         Raise versions.VersionSyntaxError if it is not a specification, and UnknownReleaseError if no release matches.
         """
-        parsed_spec = versions.Spec(spec)
+        parsed_spec = versions.VersionSpec(spec)
         candidates = [release for release in self.releases if package in (None, release.package)]
         selected_versions = parsed_spec.select(release.version for release in candidates)
         if not selected_versions:
-            raise UnknownReleaseError(spec, self.nearest_versions(spec))
+            raise UnknownReleaseError(spec, self.find_nearest_versions(spec))
         order = {version: index for index, version in enumerate(selected_versions)}
         selected = [release for release in candidates if release.version in order]
         return tuple(sorted(selected, key=lambda release: (order[release.version], release.package)))
 
-    def nearest_versions(self, text: str, count: int = 3) -> tuple[str, ...]:
+    def find_nearest_versions(self, text: str, count: int = 3) -> tuple[str, ...]:
         """Return up to `count` final versions close to `text`, newest first, as suggestions for messages.
 
         Versions of the same minor are preferred. If the text is not a version, the newest are returned.
@@ -303,7 +303,7 @@ class Releases:
         )
 
 
-def code_for(release: Release, capability: str) -> Code:
+def find_code(release: Release, capability: str) -> Code:
     """Return the kind of code that the wheel has for a compute capability.
 
     native: a cubin of the same major and no higher minor; jit: only PTX, which the driver must compile; arch-specific:
@@ -359,7 +359,7 @@ SHARED_KEYS = (
 
 def load_releases(folder: Path) -> Releases:
     """Load compat/tensorflow.json. Raise DataError if it is invalid."""
-    return read(Releases, folder / "tensorflow.json", _expand_shared)
+    return read_table(Releases, folder / "tensorflow.json", _expand_shared)
 
 
 def _expand_shared(raw: dict[str, Any], location: str) -> None:

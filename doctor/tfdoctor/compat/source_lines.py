@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from tfdoctor.compat.decode import DataError, Sources, read
+from tfdoctor.compat.decode import DataError, Sources, read_table
 from tfdoctor.records import dataclass
 
 __all__ = ["SourceLines", "expand_span", "load_source_lines"]
@@ -28,11 +28,11 @@ class UnmeasuredBuild:
 
     NAMED: ClassVar = ("version",)
     version: str
-    like: str = field(metadata={"key": "like"})
+    base_release: str = field(metadata={"key": "like"})
     """The release whose lines it has."""
-    first: str = field(metadata={"key": "first"})
+    first_date: str = field(metadata={"key": "first"})
     """The first date on which it was in use."""
-    last: str = field(metadata={"key": "last"})
+    last_date: str = field(metadata={"key": "last"})
     """The last date on which it was in use."""
     source: str
     lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -75,8 +75,12 @@ class SourceLines:
     """Measured releases, oldest first, including those in `builds`."""
     files: Mapping[str, SourceFile]
     """Files by the path that was passed to the compiler."""
-    unpublished: tuple[UnmeasuredBuild, ...] = field(default=(), metadata={"key": "unpublished", "noun": "build"})
-    builds: tuple[UnpublishedBuild, ...] = field(default=(), metadata={"key": "builds", "noun": "build"})
+    unmeasured_builds: tuple[UnmeasuredBuild, ...] = field(
+        default=(), metadata={"key": "unpublished", "noun": "build"}
+    )
+    unpublished_builds: tuple[UnpublishedBuild, ...] = field(
+        default=(), metadata={"key": "builds", "noun": "build"}
+    )
     """Release candidates, and packages for AMD GPUs."""
 
     @cached_property
@@ -127,9 +131,9 @@ class SourceLines:
             matches.update(self._match_line(candidate, line, message))
         is_text_known = True in matches.values()
         selected = {name for name, is_match in matches.items() if is_match is not False or not is_text_known}
-        for build in self.unpublished:
+        for build in self.unmeasured_builds:
             known_lines = [number for candidate in paths for number in build.lines.get(candidate, ())]
-            if line in known_lines or (not known_lines and build.like in selected):
+            if line in known_lines or (not known_lines and build.base_release in selected):
                 selected.add(build.version)
         return frozenset(selected)
 
@@ -201,4 +205,4 @@ def expand_span(releases: tuple[str, ...], span: str) -> tuple[str, ...]:
 
 def load_source_lines(folder: Path) -> SourceLines:
     """Load compat/source_lines.json. Raise DataError if it is invalid."""
-    return read(SourceLines, folder / "source_lines.json")
+    return read_table(SourceLines, folder / "source_lines.json")

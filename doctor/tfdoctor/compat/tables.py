@@ -1,11 +1,11 @@
 """Queries of the tables in `compat/`. Each table is loaded when it is first needed.
 
     compat = Compat.load()
-    compat.release("2.15.1").required_libraries
+    compat.find_release("2.15.1").required_libraries
 
 Code outside this package uses only `Compat` to query the tables. A query of one table is implemented in the module of the
 table, and a query of several tables here. If something is unknown, the result is None, an empty tuple or `"unknown"`,
-never a guess. If a similar release is used instead (`nearest`), the result says so.
+never a guess. If a similar release is used instead (`find_nearest`), the result says so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.compat import releases
 from tfdoctor.compat.folder import data_dir
-from tfdoctor.compat.releases import code_for
+from tfdoctor.compat.releases import find_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.functions import Functions
     from tfdoctor.compat.gpus import Gpu, GpuMatch, GpuTable
     from tfdoctor.compat.images import Flavour, Images, ImageTag, NgcImage, OfficialImage
-    from tfdoctor.compat.imported import Imported
+    from tfdoctor.compat.imported import ImportNeeds
     from tfdoctor.compat.kernels import Kernels
     from tfdoctor.compat.libraries import LibraryFamily, LibraryTable, PypiWheel, Registration, TfDistribution
     from tfdoctor.compat.locks import Locks
@@ -231,18 +231,18 @@ class Compat:
 
     @cached_property
     def _cuda_release(self) -> Callable[[str], CudaRelease | None]:
-        return lru_cache(maxsize=256)(self._cuda.release)
+        return lru_cache(maxsize=256)(self._cuda.find_release)
 
     @cached_property
     def _driver_minimum(self) -> Callable[[str, Platform], DriverMinimum]:
-        return lru_cache(maxsize=256)(self._cuda.driver_minimum)
+        return lru_cache(maxsize=256)(self._cuda.find_driver_minimum)
 
     @cached_property
     def _find_applying(self) -> Callable[[str, str], tuple[Problem, ...]]:
         """A cached function that returns the problems of a package and version."""
 
         def find_applying(name: str, version: str) -> tuple[Problem, ...]:
-            return tuple(problem for problem in self.problems if problem.applies(name, version))
+            return tuple(problem for problem in self.problems if problem.affects_release(name, version))
 
         return lru_cache(maxsize=1024)(find_applying)
 
@@ -268,7 +268,7 @@ class Compat:
         """Newest final release."""
         return self._releases.newest
 
-    def release(self, version: str, package: str | None = None) -> Release | None:
+    def find_release(self, version: str, package: str | None = None) -> Release | None:
         """Return the release of exactly this version; None if it is not known.
 
         A local part (`+nv23.03`) does not match. `package` may also be a distribution that has the contents of another
@@ -283,30 +283,30 @@ class Compat:
         name = re.sub(r"[-_.]+", "-", package).lower()
         if name in {"tensorflow", "tensorflow-gpu"}:
             return name
-        entry = self.distribution(name)
-        return entry.same_as if entry is not None and entry.same_as else name
+        entry = self.find_distribution(name)
+        return entry.equivalent_distribution if entry is not None and entry.equivalent_distribution else name
 
-    def nearest(self, version: str, package: str | None = None) -> Nearest:
+    def find_nearest(self, version: str, package: str | None = None) -> Nearest:
         """Return the release that is most similar to `version`, which may not be in the table."""
-        return self._releases.nearest(version, self._canonical_package(package))
+        return self._releases.find_nearest(version, self._canonical_package(package))
 
     def select(self, spec: str, package: str | None = None) -> tuple[Release, ...]:
         """Return the releases that the user selects with `spec`, newest first (see releases.Releases)."""
         return self._releases.select(spec, package)
 
-    def nearest_versions(self, text: str, count: int = 3) -> tuple[str, ...]:
+    def find_nearest_versions(self, text: str, count: int = 3) -> tuple[str, ...]:
         """Return final versions that are close to `text`, newest first, as suggestions for messages."""
-        return self._releases.nearest_versions(text, count)
+        return self._releases.find_nearest_versions(text, count)
 
-    def releases_for_python(
+    def list_releases_for_python(
         self, python: str, platform: Platform = "linux", *, gpu: bool | None = True
     ) -> tuple[Release, ...]:
         """Return the final releases with a wheel for this Python, newest first (see releases.Releases)."""
         return self._releases.list_for_python(python, platform, gpu=gpu)
 
-    def code_for(self, release: Release, capability: str) -> Code:
+    def find_code(self, release: Release, capability: str) -> Code:
         """Return the kind of code that the wheel has for a compute capability (see the module `releases`)."""
-        return code_for(release, capability)
+        return find_code(release, capability)
 
     def get_coverage(self, release: Release, capability: str) -> Coverage | None:
         """Return how many of a release's fat binaries a GPU can run; None if they were not measured."""
@@ -321,7 +321,7 @@ class Compat:
     def _find_same_code(self, release: Release) -> Release | None:
         """Return a measured patch release with the same architectures and CUDA; None if there is none."""
         for version in self._fat_binaries.versions:
-            candidate = self.release(version) if versions.major_minor(version) == release.minor else None
+            candidate = self.find_release(version) if versions.major_minor(version) == release.minor else None
             if candidate is not None and all(
                 getattr(candidate, name) == getattr(release, name)
                 for name in ("cubin", "ptx", "ptx_arch_specific", "cuda")
@@ -337,9 +337,9 @@ class Compat:
         """
         coverage = self.get_coverage(release, capability)
         if coverage is None:
-            share, isa = ("all" if code_for(release, capability) == "jit" else ""), None
+            share, isa = ("all" if find_code(release, capability) == "jit" else ""), None
         else:
-            share, isa = (coverage.share if coverage.compiled else ""), coverage.isa
+            share, isa = (coverage.compiled_share if coverage.compiled_count else ""), coverage.newest_isa
         cuda = (self._cuda.find_by_ptx(isa) if isa is not None else None) or release.cuda
         return (cuda, share) if share and cuda is not None else None
 
@@ -347,11 +347,11 @@ class Compat:
         """Return the first CUDA minor whose driver compiles PTX of an ISA version."""
         return self._cuda.find_by_ptx(isa)
 
-    def distribution(self, name: str) -> TfDistribution | None:
+    def find_distribution(self, name: str) -> TfDistribution | None:
         """Return the distribution with a name such as `tensorflow-intel`; None if it is not known."""
-        return self._libraries.distribution(name)
+        return self._libraries.find_distribution(name)
 
-    def trait(self, name: TraitName) -> Trait:
+    def get_trait(self, name: TraitName) -> Trait:
         """Return a behavior, with the releases that have it."""
         return self._traits.get_trait(name)
 
@@ -362,7 +362,7 @@ class Compat:
 
     def has_trait(self, version: str, name: TraitName) -> bool:
         """Return whether a TensorFlow version has a behavior."""
-        return self.trait(name).applies_to(versions.parse_numbers(version)[:2])
+        return self.get_trait(name).applies_to(versions.parse_numbers(version)[:2])
 
     @property
     def distributions(self) -> tuple[TfDistribution, ...]:
@@ -371,9 +371,9 @@ class Compat:
 
     # --- libraries ---
 
-    def registration(self, version: str) -> Registration:
+    def find_registration(self, version: str) -> Registration:
         """Return how a TensorFlow version loads its libraries (see libraries.LibraryTable)."""
-        return self._libraries.registration(version)
+        return self._libraries.find_registration(version)
 
     def find_required_libraries(
         self, cuda_config: Mapping[str, str], release: Release | str
@@ -389,16 +389,16 @@ class Compat:
 
     def list_driver_libraries(self, version: str) -> tuple[str, ...]:
         """Return the driver's sonames that a TensorFlow version needs to use a GPU."""
-        return self.registration(version).driver
+        return self.find_registration(version).driver_sonames
 
     @property
     def libraries(self) -> tuple[LibraryFamily, ...]:
         """All known libraries."""
         return self._libraries.libraries
 
-    def library(self, name: str) -> LibraryFamily | None:
+    def find_library(self, name: str) -> LibraryFamily | None:
         """Return the library with a soname (`libcusolver.so.11`) or stem (`cusolver`), or None."""
-        return self._libraries.library(name)
+        return self._libraries.find_library(name)
 
     def find_soname(self, stem: str, cuda: str) -> str | None:
         """Return the soname of a library in a CUDA toolkit; None if it is not known."""
@@ -432,45 +432,45 @@ class Compat:
         """Conditions under which cuda-compat can replace a newer driver."""
         return self._cuda.forward_compatibility
 
-    def cuda_series(self, cuda: str) -> CudaSeries | None:
+    def find_cuda_series(self, cuda: str) -> CudaSeries | None:
         """Return the compile targets of a toolkit's minor version; None if they are not known."""
-        return self._cuda.series(cuda)
+        return self._cuda.find_series(cuda)
 
     @property
     def all_cuda_series(self) -> tuple[CudaSeries, ...]:
         """All toolkit minors whose compile targets are known, oldest first."""
         return self._cuda.all_series
 
-    def cuda_release(self, cuda: str) -> CudaRelease | None:
+    def find_cuda_release(self, cuda: str) -> CudaRelease | None:
         """Return the toolkit release of this version (see cuda.CudaTable)."""
         return self._cuda_release(cuda)
 
-    def driver_minimum(self, cuda: str, os: Platform = "linux") -> DriverMinimum:
+    def find_driver_minimum(self, cuda: str, os: Platform = "linux") -> DriverMinimum:
         """Return the driver that programs built with a CUDA version need.
 
         Raise versions.VersionSyntaxError if `cuda` is not a version.
         """
         return self._driver_minimum(cuda, os)
 
-    def newest_cuda_for_driver(self, driver: str, os: Platform = "linux") -> str | None:
+    def find_newest_cuda_for_driver(self, driver: str, os: Platform = "linux") -> str | None:
         """Return the newest CUDA minor that came with this driver or an older one."""
         return self._cuda.find_newest_for_driver(driver, os)
 
     @property
-    def cuda_of_wheels(self) -> dict[int, str]:
+    def wheel_toolkits(self) -> dict[int, str]:
         """The toolkit whose sonames NVIDIA's wheels have, by CUDA major version."""
-        return self._cuda.wheels()
+        return self._cuda.map_wheel_toolkits()
 
     @property
     def newest_cudnn_major(self) -> int:
         """Major version of the newest known cuDNN."""
         return self._cudnn.newest_major
 
-    def find_cudnn_end(self, capability: str, major: int) -> str | None:
+    def find_dropping_cudnn(self, capability: str, major: int) -> str | None:
         """Return the minor of a cuDNN major version that dropped a compute capability; None if no minor did."""
-        return self._cudnn.find_end(capability, major)
+        return self._cudnn.find_dropping_version(capability, major)
 
-    def conda_cudnn(self, cuda: str, built: str | None) -> str | None:
+    def find_conda_cudnn(self, cuda: str, built: str | None) -> str | None:
         """Return the cuDNN for conda's `cudatoolkit` (see cudnn.CudnnTable)."""
         return self._cudnn.find_conda_version(cuda, built)
 
@@ -479,16 +479,16 @@ class Compat:
         """All known ranges of cuDNN versions, oldest first."""
         return self._cudnn.ranges
 
-    def cudnn_range(self, version: str, cuda_major: int | None = None) -> CudnnRange | None:
+    def find_cudnn_range(self, version: str, cuda_major: int | None = None) -> CudnnRange | None:
         """Return the range that contains a cuDNN version; None if there is none."""
-        return self._cudnn.range(version, cuda_major)
+        return self._cudnn.find_range(version, cuda_major)
 
-    def cudnn_support(self, version: str, capability: str) -> CudnnSupport:
+    def find_cudnn_support(self, version: str, capability: str) -> CudnnSupport:
         """Return which code a cuDNN version has for a compute capability.
 
         Raise versions.VersionSyntaxError if an argument is invalid.
         """
-        return self._cudnn.support(version, capability)
+        return self._cudnn.find_support(version, capability)
 
     # --- GPUs ---
 
@@ -502,7 +502,7 @@ class Compat:
         """Date of the GPU table, ISO 8601."""
         return self._gpus.as_of
 
-    def gpu_by_pci_id(self, pci_id: str) -> Gpu | None:
+    def find_gpu_by_pci_id(self, pci_id: str) -> Gpu | None:
         """Return the GPU with a PCI device ID; None if it is not known."""
         return self._gpus.find_by_pci_id(pci_id)
 
@@ -510,31 +510,31 @@ class Compat:
         """Return the GPUs that match a name; None if none does."""
         return self._gpus.find_by_name(name)
 
-    def nearest_gpu_names(self, name: str, count: int = 3) -> tuple[str, ...]:
+    def find_similar_gpu_names(self, name: str, count: int = 3) -> tuple[str, ...]:
         """Return up to `count` known names that are similar to `name`, the best match first."""
-        return self._gpus.nearest_names(name, count)
+        return self._gpus.find_similar_names(name, count)
 
     # --- images, Pythons and packages ---
 
-    def image_tags(
+    def list_image_tags(
         self, cuda: str, cudnn_major: int | None = None, flavour: Flavour | None = None
     ) -> tuple[ImageTag, ...]:
         """Return the known tags of nvidia/cuda (see images.Images)."""
-        return self.images.tags(cuda, cudnn_major=cudnn_major, flavour=flavour)
+        return self.images.list_tags(cuda, cudnn_major=cudnn_major, flavour=flavour)
 
-    def official_image(self, tf: str) -> OfficialImage | None:
+    def find_official_image(self, tf: str) -> OfficialImage | None:
         """Return the tensorflow/tensorflow image of a release, even if it does not work, or None."""
         return self.images.find_official(tf)
 
-    def ngc_images(self, tf: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
+    def list_ngc_images(self, tf: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
         """Return NVIDIA's TensorFlow images, newest first (see images.Images)."""
         return self.images.list_ngc(tf, cuda=cuda)
 
-    def python_builds(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
+    def find_python_builds(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
         """Return all known sources of a Python version (see pythons.Pythons)."""
         return self.pythons.find_builds(python, system=system)
 
-    def cuda_set(self, tensorflow: str) -> CudaSet | None:
+    def find_cuda_set(self, tensorflow: str) -> CudaSet | None:
         """Return the set of NVIDIA's wheels for a TensorFlow release; None if no set is known."""
         return self.cuda_sets.find_for_release(tensorflow)
 
@@ -544,15 +544,15 @@ class Compat:
         return self._companions.companions
 
     @property
-    def ladders(self) -> tuple[UnlimitedVersions, ...]:
+    def unlimited_versions(self) -> tuple[UnlimitedVersions, ...]:
         """The versions of NumPy and protobuf that pip selects if no requirement limits them."""
-        return self._companions.ladders
+        return self._companions.unlimited_versions
 
-    def companion_limits(self, tensorflow: str, requires: Sequence[str] = ()) -> dict[str, str]:
+    def list_companion_limits(self, tensorflow: str, requires: Sequence[str] = ()) -> dict[str, str]:
         """Return the requirement that limits each package (see companions.CompanionTable)."""
         return self._companions.list_limits(tensorflow, requires)
 
-    def find_breaking(
+    def find_incompatible_packages(
         self,
         tensorflow: str | None,
         distributions: Mapping[str, str],
@@ -560,13 +560,13 @@ class Compat:
         absent: Collection[str] = (),
     ) -> tuple[Companion, ...]:
         """Return the companions that apply to an environment (see companions.CompanionTable)."""
-        return self._companions.find_breaking(tensorflow, distributions, environment, absent)
+        return self._companions.find_incompatible_packages(tensorflow, distributions, environment, absent)
 
-    def find_imported(self, version: str | None) -> Imported | None:
+    def find_import_needs(self, version: str | None) -> ImportNeeds | None:
         """Return what the import of a TensorFlow version needs (see the module `imported`)."""
-        from tfdoctor.compat.imported import find_imported
+        from tfdoctor.compat.imported import find_import_needs
 
-        return find_imported(self.folder, version)
+        return find_import_needs(self.folder, version)
 
     # --- problems ---
 
@@ -575,7 +575,7 @@ class Compat:
         """All known problems."""
         return self._problems.problems
 
-    def problem(self, problem_id: str) -> Problem | None:
+    def find_problem(self, problem_id: str) -> Problem | None:
         """Return the problem with this ID; None if there is none."""
         return next((problem for problem in self.problems if problem.id == problem_id), None)
 
@@ -599,7 +599,7 @@ class Compat:
             problem
             for problem in self._find_applying(name, version)
             if (area is None or problem.area == area)
-            and (capability is None or capability_matches(capability, problem.when.get("capability")))
+            and (capability is None or capability_matches(capability, problem.conditions.get("capability")))
         )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import Evidence, Sources, read
+from tfdoctor.compat.decode import Evidence, Sources, read_table
 from tfdoctor.records import dataclass
 
 __all__ = ["Trait", "TraitName", "Traits", "load_traits"]
@@ -50,7 +50,7 @@ class Trait:
     """First minor with the behavior; None if it is the first release."""
     until: str | None = None
     """Last minor with the behavior; None if current releases have it."""
-    what: str = field(metadata={"key": "what"})
+    description: str = field(metadata={"key": "what"})
     evidence: Evidence
     sources: Sources
 
@@ -82,4 +82,4 @@ class Traits:
 
 def load_traits(folder: Path) -> Traits:
     """Load compat/traits.toml. Raise DataError if it is invalid."""
-    return read(Traits, folder / "traits.toml")
+    return read_table(Traits, folder / "traits.toml")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import Converted, DataError, Evidence, ReleaseSet, Sources, read
+from tfdoctor.compat.decode import Converted, DataError, Evidence, ReleaseSet, Sources, read_table
 from tfdoctor.records import dataclass
 
 __all__ = ["CudaLibrary", "CudaSet", "CudaSets", "CudaWheel", "load_cuda_wheels", "read_sets"]
@@ -51,7 +51,7 @@ class CudaLibrary:
     """Path below site-packages, such as `"nvidia/cublas/lib/libcublas.so.12"`."""
     soname: Annotated[str, Converted(str | None, lambda text: text or "")] = ""
     """Its DT_SONAME; empty if it has none."""
-    needed: tuple[str, ...] = field(metadata={"key": "needed"})
+    needed_sonames: tuple[str, ...] = field(metadata={"key": "needed"})
     """Sonames of the libraries that it needs (DT_NEEDED), except glibc and the compiler's."""
 
     @property
@@ -60,7 +60,7 @@ class CudaLibrary:
         return self.path.rpartition("/")[0]
 
     @property
-    def file(self) -> str:
+    def file_name(self) -> str:
         """Its file name, such as `"libcublas.so.12"`, which the loader searches for."""
         return self.path.rpartition("/")[2]
 
@@ -74,9 +74,9 @@ class CudaWheel:
     version: str
     filename: str = field(metadata={"key": "file"})
     sha256: str
-    size: int = field(metadata={"key": "size"})
+    size_bytes: int = field(metadata={"key": "size"})
     """Bytes to download."""
-    unpacked: int = field(metadata={"key": "unpacked"})
+    unpacked_bytes: int = field(metadata={"key": "unpacked"})
     """Bytes on disk."""
     libraries: tuple[CudaLibrary, ...] = ()
     """Sorted by path."""
@@ -106,7 +106,7 @@ class CudaSet:
     """Requirements `name==version`, sorted by name."""
     wheels: tuple[CudaWheel, ...] = field(default=(), metadata={"key": None})
     """The measured data of these wheels; empty if they are not loaded (see `read_sets`)."""
-    why: str = field(metadata={"key": "why"})
+    reason: str = field(metadata={"key": "why"})
     evidence: Evidence
     sources: Sources
 
@@ -116,9 +116,9 @@ class CudaSet:
             raise ValueError(msg)
 
     @property
-    def files(self) -> Mapping[str, CudaLibrary]:
+    def library_by_file_name(self) -> Mapping[str, CudaLibrary]:
         """The libraries by file name, which is the name that the loader searches for."""
-        return {library.file: library for wheel in self.wheels for library in wheel.libraries}
+        return {library.file_name: library for wheel in self.wheels for library in wheel.libraries}
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -127,14 +127,14 @@ class CudaSet:
         return tuple(sorted(folder for folder in folders if folder.endswith("/lib")))
 
     @property
-    def size(self) -> int:
+    def size_bytes(self) -> int:
         """Bytes to download."""
-        return sum(wheel.size for wheel in self.wheels)
+        return sum(wheel.size_bytes for wheel in self.wheels)
 
     @property
-    def unpacked(self) -> int:
+    def unpacked_bytes(self) -> int:
         """Bytes on disk."""
-        return sum(wheel.unpacked for wheel in self.wheels)
+        return sum(wheel.unpacked_bytes for wheel in self.wheels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,9 @@ class CudaSets:
 def load_cuda_wheels(folder: Path) -> CudaSets:
     """Load the hand-written and the measured table, and merge them. Raise DataError if one is invalid."""
     table = read_sets(folder)
-    measured_wheels = {wheel.pin: wheel for wheel in _load_measured(folder / "locks" / "cuda" / "wheels.json")}
+    measured_wheels = {
+        wheel.pin: wheel for wheel in _load_measured(folder / "locks" / "cuda" / "wheels.json")
+    }
     for cuda_set in table.sets:
         for pin in cuda_set.pins:
             if pin not in measured_wheels:
@@ -167,14 +169,15 @@ def load_cuda_wheels(folder: Path) -> CudaSets:
         msg = f"compat/locks/cuda/wheels.json: no set has {min(unused_pins)}"
         raise DataError(msg)
     sets = (
-        replace(cuda_set, wheels=tuple(measured_wheels[pin] for pin in cuda_set.pins)) for cuda_set in table.sets
+        replace(cuda_set, wheels=tuple(measured_wheels[pin] for pin in cuda_set.pins))
+        for cuda_set in table.sets
     )
     return replace(table, sets=tuple(sets))
 
 
 def read_sets(folder: Path) -> CudaSets:
     """Load the hand-written table without the measured data. Raise DataError if it is invalid."""
-    return read(CudaSets, folder / "cuda_wheels.toml")
+    return read_table(CudaSets, folder / "cuda_wheels.toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +187,7 @@ class _MeasuredTable:
 
 
 def _load_measured(path: Path) -> tuple[CudaWheel, ...]:
-    return read(_MeasuredTable, path, _convert_to_rows, within="locks/cuda/").wheels
+    return read_table(_MeasuredTable, path, _convert_to_rows, within="locks/cuda/").wheels
 
 
 def _convert_to_rows(raw: dict[str, Any], location: str) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.dockerfile.checks.base import CheckContext
-from tfdoctor.dockerfile.checks.not_seen import list_unknowns
-from tfdoctor.dockerfile.facts import list_findings
+from tfdoctor.dockerfile.checks.not_seen import list_unknown_parts
+from tfdoctor.dockerfile.facts import list_rule_findings
 from tfdoctor.dockerfile.read.image_model import parse_image
 from tfdoctor.dockerfile.read.reader import parse_dockerfile
 from tfdoctor.findings import Cause, Severity, Verdict
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.read.compose import ContainerStart
     from tfdoctor.dockerfile.read.image_model import ImageModel
     from tfdoctor.dockerfile.read.models import Dockerfile
-    from tfdoctor.dockerfile.read.tensorflow import TensorFlow
+    from tfdoctor.dockerfile.read.tensorflow import ImageTensorFlow
     from tfdoctor.findings import Finding
 
 __all__ = ["DockerfileReport", "check_dockerfile"]
@@ -36,9 +36,9 @@ class DockerfileReport:
 
     name: str
     """The name of the Dockerfile, for messages."""
-    file: Dockerfile
-    subject: ImageModel
-    tensorflow: TensorFlow
+    dockerfile: Dockerfile
+    image: ImageModel
+    tensorflow: ImageTensorFlow
     findings: tuple[Finding, ...]
     """Sorted by severity. Equally severe findings: about the base image, of the `check` rules, others."""
     verdict: Verdict
@@ -68,12 +68,12 @@ def check_dockerfile(
     other_findings = [
         finding for rule in DOCKERFILE_RULES if not rule.is_about_base for finding in rule.check(context)
     ]
-    findings = [*base_findings, *list_findings(context), *other_findings]
+    findings = [*base_findings, *list_rule_findings(context), *other_findings]
     findings.sort(key=lambda finding: -finding.severity)
     return DockerfileReport(
         name,
         file,
-        context.subject,
+        context.image,
         context.tensorflow,
         tuple(findings),
         _make_verdict(context, tuple(findings)),
@@ -90,7 +90,7 @@ def _make_verdict(context: CheckContext, findings: tuple[Finding, ...]) -> Verdi
     if errors:
         rest_note = f" ({len(errors) - 1} more below)" if len(errors) > 1 else ""
         return Verdict(False, errors[0].cause, f"This will not work: {errors[0].title}.{rest_note}")
-    unknowns = list_unknowns(context)
+    unknowns = list_unknown_parts(context)
     if (
         unknowns
         or context.tensorflow.state != "there"

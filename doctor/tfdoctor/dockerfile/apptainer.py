@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfdoctor.dockerfile.write import Context
+    from tfdoctor.dockerfile.write import BuildContext
     from tfdoctor.plan import Option
 
 __all__ = ["format_definition"]
@@ -25,7 +25,7 @@ _OMITTED_VARIABLES = ("HOME", "CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE")
 """Variables that are omitted. Apptainer sets them, or the folder that they name is read-only in its images."""
 
 
-def format_definition(option: Option, context: Context, command: str) -> str:
+def format_definition(option: Option, context: BuildContext, command: str) -> str:
     """Return the Apptainer definition for the Dockerfile in `context`.
 
     The image's user must be root. `command` is the `tfdoctor build` command, which the first comment shows.
@@ -43,7 +43,7 @@ def format_definition(option: Option, context: Context, command: str) -> str:
         + f"\n%environment\n{_indent_lines(last_stage.environment)}\n"
         f"%labels\n{_indent_lines(last_stage.labels)}\n"
         "%runscript\n"
-        f'    exec {last_stage.start} "$@"\n'
+        f'    exec {last_stage.start_command} "$@"\n'
     )
 
 
@@ -53,17 +53,17 @@ class _Stage:
 
     base: str
     name: str
-    files: dict[str, list[str]] = field(default_factory=dict)
+    copies_by_stage: dict[str, list[str]] = field(default_factory=dict)
     """Lines "SOURCE TARGET" for the files that are copied from other stages, by stage name."""
-    post: list[str] = field(default_factory=list)
+    post_commands: list[str] = field(default_factory=list)
     """Shell commands of the %post section."""
     environment: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
-    start: str = ""
+    start_command: str = ""
     """The command that a container runs."""
 
 
-def _parse_stages(context: Context) -> list[_Stage]:
+def _parse_stages(context: BuildContext) -> list[_Stage]:
     """Return the build stages of the context's Dockerfile."""
     stages: list[_Stage] = []
     for instruction, arguments in _split_instructions(context.dockerfile):
@@ -74,15 +74,15 @@ def _parse_stages(context: Context) -> list[_Stage]:
         stage = stages[-1]
         if instruction == "ARG":
             name, _, value = arguments.partition("=")
-            stage.post.append(f"export {name}={shlex.quote(value)}")
+            stage.post_commands.append(f"export {name}={shlex.quote(value)}")
         elif instruction == "COPY" and arguments.startswith("--from="):
             source_stage, source, target = arguments.removeprefix("--from=").split()
-            stage.files.setdefault(source_stage, []).append(f"{source} {target}")
+            stage.copies_by_stage.setdefault(source_stage, []).append(f"{source} {target}")
         elif instruction == "COPY":
             *names, target = arguments.split()
-            stage.post += [_format_file(name, target, context.files) for name in names]
+            stage.post_commands += [_format_file(name, target, context.files) for name in names]
         elif instruction == "RUN":
-            stage.post.append(arguments)
+            stage.post_commands.append(arguments)
         elif instruction == "ENV" and arguments.partition("=")[0] not in _OMITTED_VARIABLES:
             stage.environment.append(f"export {arguments}")
         elif instruction == "LABEL":
@@ -90,7 +90,7 @@ def _parse_stages(context: Context) -> list[_Stage]:
                 pair.replace("=", " ", 1) for pair in shlex.split(arguments.replace("\\\n", " "))
             ]
         elif instruction == "CMD":
-            stage.start = arguments.strip('[]"')
+            stage.start_command = arguments.strip('[]"')
     return stages
 
 
@@ -98,9 +98,10 @@ def _format_stage(stage: _Stage, *, has_name: bool) -> str:
     """Return the header of a stage, the files that it copies from other stages, and its steps."""
     head = f"Bootstrap: docker\nFrom: {stage.base}\n" + (f"Stage: {stage.name}\n" if has_name else "")
     files = "".join(
-        f"%files from {source_stage}\n{_indent_lines(lines)}\n" for source_stage, lines in stage.files.items()
+        f"%files from {source_stage}\n{_indent_lines(lines)}\n"
+        for source_stage, lines in stage.copies_by_stage.items()
     )
-    steps = "\n".join(stage.post)
+    steps = "\n".join(stage.post_commands)
     return f"{head}\n{files}%post\nset -e\n{steps}\n"
 
 

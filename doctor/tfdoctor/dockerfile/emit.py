@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdoctor.advice.target import TargetImage
-    from tfdoctor.dockerfile.write import Context
+    from tfdoctor.dockerfile.write import BuildContext
     from tfdoctor.plan import Option
 
 __all__ = ["CUDA_CACHE_VOLUME", "EmittedImage", "Form", "emit", "format_run_command", "make_default_tag"]
@@ -44,7 +44,7 @@ class EmittedImage:
     """An image to build: its plan, build context, name and command."""
 
     option: Option
-    context: Context
+    context: BuildContext
     tag: str
     command: str
     """The `tfdoctor build` command with all options of the user, quoted for a shell."""

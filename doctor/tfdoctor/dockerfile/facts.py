@@ -16,7 +16,7 @@ from tfdoctor.advice.target import TargetImage
 from tfdoctor.dockerfile.read.tensorflow import resolve_tensorflow
 from tfdoctor.facts import FoundElsewhere
 from tfdoctor.findings import Evidence, Remedy, Severity
-from tfdoctor.plan.hypothetical_facts import Sketch, make_sketched_facts
+from tfdoctor.plan.hypothetical_facts import EnvironmentSketch, make_facts_from_sketch
 from tfdoctor.predict import predict
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.base import RuleContext
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.read.libraries import ImageLibrary
     from tfdoctor.findings import Finding
 
-__all__ = ["list_findings"]
+__all__ = ["list_rule_findings"]
 
 _NON_LIMITING_PACKAGES = frozenset({"pip", "setuptools", "wheel", "numpy", "protobuf"})
 """Packages whose requirements do not limit the versions of other packages."""
@@ -47,22 +47,24 @@ class _Citations:
     """Evidence that does not hold if an unknown requirement of another package limits the version."""
 
 
-def list_findings(context: CheckContext) -> list[Finding]:
+def list_rule_findings(context: CheckContext) -> list[Finding]:
     """Return the findings of the `check` rules on the image, with Dockerfile lines as evidence.
 
     The result is empty if the image has no TensorFlow, or if its TensorFlow is unknown. Several TensorFlow packages that
     are installed over each other are checked even if they are unknown.
     """
     state = context.tensorflow.state
-    if state not in ("there", "cpu") and (state != "unknown" or len(context.subject.tensorflows) < 2):
+    if state not in ("there", "cpu") and (
+        state != "unknown" or len(context.image.tensorflow_installations) < 2
+    ):
         return []
     citations = _Citations()
-    facts = make_sketched_facts(context.compat, _make_sketch(context, citations))
+    facts = make_facts_from_sketch(context.compat, _make_sketch(context, citations))
     rule_context = RuleContext(facts, context.compat, predict(facts, context.compat), image=TargetImage(""))
     return [
         _cite_dockerfile(context, citations, image.adapt_image_finding(rule_context.target, finding))
         for rule in ALL_RULES
-        if rule.reported_area is not None  # the other rules are about the report itself
+        if rule.summary_area is not None  # the other rules are about the report itself
         for finding in rule.run(rule_context).findings
     ]
 
@@ -70,16 +72,16 @@ def list_findings(context: CheckContext) -> list[Finding]:
 # ---------------------------------------------------------------- facts
 
 
-def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
+def _make_sketch(context: CheckContext, citations: _Citations) -> EnvironmentSketch:
     """Return the image as a sketch of facts, and record the line of each fact in `citations`."""
-    subject, tensorflow, release = context.subject, context.tensorflow, context.tensorflow.release
-    tensorflows = [resolve_tensorflow(entry, subject, context.compat) for entry in subject.tensorflows] or [
-        tensorflow
-    ]
+    subject, tensorflow, release = context.image, context.tensorflow, context.tensorflow.release
+    tensorflows = [
+        resolve_tensorflow(entry, subject, context.compat) for entry in subject.tensorflow_installations
+    ] or [tensorflow]
     distributions = {entry.package: entry.version for entry in tensorflows}
-    installation_evidence = [context.cite(entry.requirement.source_line) for entry in subject.tensorflows] or [
-        context.tensorflow_evidence
-    ]
+    installation_evidence = [
+        context.cite(entry.requirement.source_line) for entry in subject.tensorflow_installations
+    ] or [context.tensorflow_evidence]
     citations.line_by_name = {
         f"{entry.package} {entry.version}": line
         for entry, line in zip(tensorflows, installation_evidence, strict=True)
@@ -89,18 +91,24 @@ def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
         distributions[name] = version
         citations.line_by_name[f"{name} {version}"] = evidence
     wrong_libraries = [
-        entry.offer for entry in context.libraries if entry.is_found is False and entry.offer is not None
+        entry.image_library
+        for entry in context.libraries
+        if entry.is_found is False and entry.image_library is not None
     ]
     for library in context.libraries:
-        if library.offer is not None:
-            citations.line_by_name[library.offer.path] = _cite_library(context, library.offer, wrong_libraries)
+        if library.image_library is not None:
+            citations.line_by_name[library.image_library.path] = _cite_library(
+                context, library.image_library, wrong_libraries
+            )
     for name, setting in subject.environment.items():
         citations.line_by_name[name] = context.make_evidence(setting.line, f"ENV {name}={setting.text}")
     settings = subject.environment.items()
     image_libraries = [
-        (entry.soname, entry.offer, entry.is_found) for entry in context.libraries if entry.offer is not None
+        (entry.soname, entry.image_library, entry.is_found)
+        for entry in context.libraries
+        if entry.image_library is not None
     ]
-    return Sketch(
+    return EnvironmentSketch(
         tensorflow.version or None,
         tensorflow.package,
         tensorflow.python or (release.linux_pythons[-1] if release is not None else "3"),
@@ -115,12 +123,12 @@ def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
             for soname, image_library, is_found in image_libraries
             if is_found and image_library.version
         },
-        other_libraries=tuple(
+        unused_libraries=tuple(
             FoundElsewhere(soname.partition(".so")[0], image_library.name, image_library.path)
             for soname, image_library, is_found in image_libraries
             if is_found is False
         ),
-        modules=tuple(companion.package for companion in context.compat.companions),
+        unversioned_packages=tuple(companion.package for companion in context.compat.companions),
         variables={
             variable: entry.value
             for variable, entry in settings
@@ -129,26 +137,36 @@ def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
     )
 
 
-def _cite_library(context: CheckContext, library: ImageLibrary, wrong_libraries: list[ImageLibrary]) -> Evidence:
+def _cite_library(
+    context: CheckContext, library: ImageLibrary, wrong_libraries: list[ImageLibrary]
+) -> Evidence:
     """Return the line that installs a library as evidence.
 
     If the library has a wrong version, the evidence names all wrong libraries from that line.
     """
     evidence = context.cite(library.source_line)
     names = (
-        [wrong_library.name for wrong_library in wrong_libraries if wrong_library.source_line == library.source_line]
+        [
+            wrong_library.name
+            for wrong_library in wrong_libraries
+            if wrong_library.source_line == library.source_line
+        ]
         if library in wrong_libraries
         else []
     )
     rest_note = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return replace(evidence, text=f"{evidence.text} has {', '.join(names[:4])}{rest_note}") if names else evidence
+    return (
+        replace(evidence, text=f"{evidence.text} has {', '.join(names[:4])}{rest_note}")
+        if names
+        else evidence
+    )
 
 
 def _has_gpu_build(context: CheckContext) -> bool | None:
     """Return whether the TensorFlow build has GPU code, or None if the release table decides."""
     if context.tensorflow.state == "cpu":
         return False
-    return True if context.tensorflow.installed is None and context.subject.base.kind == "ngc" else None
+    return True if context.tensorflow.installed is None and context.image.base.kind == "ngc" else None
 
 
 def _iter_companions(context: CheckContext, citations: _Citations) -> Iterator[tuple[str, str, Evidence]]:
@@ -156,17 +174,17 @@ def _iter_companions(context: CheckContext, citations: _Citations) -> Iterator[t
 
     The version is the one that the Dockerfile pins, or else the one that pip chooses today.
     """
-    tensorflow, subject = context.tensorflow, context.subject
+    tensorflow, subject = context.tensorflow, context.image
     if subject.skips_dependencies or tensorflow.release is None or not tensorflow.release.gpu:
         return
-    for unlimited in context.compat.ladders:
+    for unlimited in context.compat.unlimited_versions:
         name = unlimited.package
         evidence = context.tensorflow_evidence
         if name in subject.packages:
             evidence = context.cite(subject.packages[name].requirement.source_line)
-        version = next(iter(_iter_pinned_versions(subject.list_limits(name))), None) or _find_replacement_version(
-            context, unlimited
-        )
+        version = next(
+            iter(_iter_pinned_versions(subject.list_specifiers(name))), None
+        ) or _find_replacement_version(context, unlimited)
         if version is None and tensorflow.installed is not None:
             version = _choose_newest(context, unlimited)
             text = f"{evidence.text}: nothing holds {name} back, so pip takes {version} on Python {tensorflow.python}"
@@ -176,7 +194,7 @@ def _iter_companions(context: CheckContext, citations: _Citations) -> Iterator[t
                 for project in subject.packages
                 if project not in _NON_LIMITING_PACKAGES and project != tensorflow.package
             ]
-            if other_packages or subject.other_count or subject.unknown_lines:
+            if other_packages or subject.unnamed_count or subject.unknown_lines:
                 evidence = replace(evidence, text=f"{text}, unless another package's own limit does")
                 citations.uncertain.add(evidence)
         if version is not None:
@@ -197,7 +215,7 @@ def _find_replacement_version(context: CheckContext, unlimited: UnlimitedVersion
     pip only warns about such a replacement. Return None if some version satisfies both, or if the same or a later
     command installs TensorFlow.
     """
-    subject, name = context.subject, unlimited.package
+    subject, name = context.image, unlimited.package
     installed = context.tensorflow.installed
     tensorflow_name = installed.requirement.name if installed is not None else ""
     last_call_by_project = {
@@ -205,10 +223,12 @@ def _find_replacement_version(context: CheckContext, unlimited: UnlimitedVersion
         for index, call in enumerate(subject.pip_calls)
         for requirement in call.requirements
     }
-    if name not in subject.packages or last_call_by_project.get(name, -1) <= last_call_by_project.get(tensorflow_name, -1):
+    if name not in subject.packages or last_call_by_project.get(name, -1) <= last_call_by_project.get(
+        tensorflow_name, -1
+    ):
         return None
     return (
-        _choose_newest_for_limits(context, unlimited, subject.list_limits(name))
+        _choose_newest_for_limits(context, unlimited, subject.list_specifiers(name))
         if _choose_newest(context, unlimited) is None
         else None
     )
@@ -225,7 +245,7 @@ def _choose_newest(context: CheckContext, unlimited: UnlimitedVersions) -> str |
     environment = {"python_version": python, "sys_platform": "linux"}
     requirements = [
         requirement
-        for text in release.requires
+        for text in release.requirements
         if (requirement := versions.parse_requirement_or_none(text)) is not None
     ]
     limits = [
@@ -234,7 +254,9 @@ def _choose_newest(context: CheckContext, unlimited: UnlimitedVersions) -> str |
         if requirement.name.lower() == unlimited.package
         and (requirement.marker is None or requirement.marker.evaluate(environment))
     ]
-    return _choose_newest_for_limits(context, unlimited, (*context.subject.list_limits(unlimited.package), *limits))
+    return _choose_newest_for_limits(
+        context, unlimited, (*context.image.list_specifiers(unlimited.package), *limits)
+    )
 
 
 def _choose_newest_for_limits(
@@ -274,7 +296,7 @@ def _cite_dockerfile(context: CheckContext, citations: _Citations, finding: Find
     severity = Severity.WARNING if citations.uncertain.intersection(evidence) else finding.severity
     remedies = finding.remedies
     if context.tensorflow.installed is None and context.tensorflow.state == "cpu":
-        tag = f"FROM {context.subject.base.reference.partition('@')[0]}-gpu"
+        tag = f"FROM {context.image.base.image_name.partition('@')[0]}-gpu"
         remedies = (
             Remedy("The image for GPUs, where that one exists and works.", (tag,)),
             context.make_build_remedy(),
@@ -286,8 +308,10 @@ def _cite_base_image(context: CheckContext, evidence: list[Evidence]) -> list[Ev
     """Return the evidence with the FROM line, and with notes on why CUDA libraries are missing."""
     base_evidence, note_by_evidence = context.base_evidence, {}
     if "and-cuda" in context.tensorflow.extras:
-        note_by_evidence[context.tensorflow_evidence] = ": this release has no such extra, and pip only warns about it"
-    if context.subject.base.flavour == "base":
+        note_by_evidence[context.tensorflow_evidence] = (
+            ": this release has no such extra, and pip only warns about it"
+        )
+    if context.image.base.flavour == "base":
         note_by_evidence[base_evidence] = ": a `base` image has the CUDA runtime and none of its libraries"
     if not any((item.source, item.line) == (base_evidence.source, base_evidence.line) for item in evidence):
         evidence = [*evidence, base_evidence]

@@ -11,7 +11,7 @@ from tfdoctor import __version__
 from tfdoctor.dockerfile.write import LOCK_FILES, TOOLS_FILE
 
 if TYPE_CHECKING:
-    from tfdoctor.dockerfile.write import Context
+    from tfdoctor.dockerfile.write import BuildContext
     from tfdoctor.plan import Option
 
 __all__ = ["format_sbom"]
@@ -20,7 +20,9 @@ __all__ = ["format_sbom"]
 _NAMESPACE = uuid.UUID("8d1cf0c7-55c1-5c1e-9c6f-1a9cf1f3b5a4")
 
 
-def format_sbom(option: Option, context: Context, tag: str, unpinned_requirements: tuple[str, ...]) -> str:
+def format_sbom(
+    option: Option, context: BuildContext, tag: str, unpinned_requirements: tuple[str, ...]
+) -> str:
     """Return the JSON document. It only names the `unpinned_requirements`, whose versions are not known."""
     lines = [
         line

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat.locks import Lock, LockedPackage
     from tfdoctor.compat.prune import Leftover
-    from tfdoctor.plan.models import Base, Option
+    from tfdoctor.plan.models import BaseImage, Option
 
 __all__ = [
     "CUDA_CACHE_FOLDER",
@@ -37,8 +37,8 @@ __all__ = [
     "MAX_UID",
     "TOOLS_FILE",
     "VENV_FOLDER",
-    "Context",
-    "Extras",
+    "BuildContext",
+    "UserAdditions",
     "get_python_command",
     "has_venv",
     "render_dockerfile",
@@ -82,14 +82,14 @@ _INDEX_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]{1,255}(?:/[A-Za-z0-9._~%/
 
 
 @dataclass(frozen=True, slots=True)
-class Extras:
+class UserAdditions:
     """The user's additions to a plan."""
 
     requirements: tuple[str, ...] = ()
     """Validated requirement lines, in order (see requirements.py)."""
     ca_certificate: bytes | None = None
     """A certificate in PEM form that pip uses during the build. None for the default certificates."""
-    index: str | None = None
+    index_url: str | None = None
     """The URL of the package index. None for the default index."""
     platform: str | None = None
     """The platform of the image, such as `linux/amd64`. None for the default of the engine."""
@@ -98,7 +98,7 @@ class Extras:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class BuildContext:
     """A Dockerfile with its build context."""
 
     dockerfile: str
@@ -144,12 +144,12 @@ def validate_index(text: str) -> str:
 
 def render_dockerfile(
     option: Option,
-    extras: Extras,
+    extras: UserAdditions,
     *,
     lock: Lock | None,
     tools: Lock | None = None,
     leftovers: Iterable[Leftover] = (),
-) -> Context:
+) -> BuildContext:
     """Return the Dockerfile of a container option with its build context.
 
     `lock` contains the packages of the release, and `tools` contains pip itself. Files that match `leftovers` are removed
@@ -163,7 +163,7 @@ def render_dockerfile(
     text = _load_templates().get_template(f"{option.recipe.value}.Dockerfile.j2").render(d=values)
     text = re.sub(r"[ \t]+\n", "\n", text)
     text = re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
-    return Context(text, files, _compute_release_epoch(option))
+    return BuildContext(text, files, _compute_release_epoch(option))
 
 
 @lru_cache(maxsize=1)
@@ -182,13 +182,19 @@ def _load_templates() -> Environment:
 # ---------------------------------------------------------------- context files
 
 
-def _make_files(option: Option, extras: Extras, lock: Lock | None, tools: Lock | None) -> dict[str, bytes]:
+def _make_files(
+    option: Option, extras: UserAdditions, lock: Lock | None, tools: Lock | None
+) -> dict[str, bytes]:
     """Return the content of each context file, by file name."""
     files: dict[str, str] = {}
     locked_packages = lock.packages if lock is not None and option.recipe is not Recipe.NGC else ()
-    tensorflow_pins = [_format_pin(package) for package in locked_packages if package.name == option.release.package]
-    other_pins = [_format_pin(package) for package in locked_packages if package.name != option.release.package]
-    cuda_pins = [f"{wheel.pin} --hash=sha256:{wheel.sha256}" for wheel in option.wheels]
+    tensorflow_pins = [
+        _format_pin(package) for package in locked_packages if package.name == option.release.package
+    ]
+    other_pins = [
+        _format_pin(package) for package in locked_packages if package.name != option.release.package
+    ]
+    cuda_pins = [f"{wheel.pin} --hash=sha256:{wheel.sha256}" for wheel in option.wheels_to_install]
     if tools is not None and locked_packages and has_venv(option):
         files[TOOLS_FILE] = _join_lines(_format_pin(package) for package in tools.packages)
     if option.recipe is Recipe.OFFICIAL:
@@ -213,19 +219,19 @@ def _make_files(option: Option, extras: Extras, lock: Lock | None, tools: Lock |
 
 def has_venv(option: Option) -> bool:
     """Return whether TensorFlow is in a virtual environment (`VENV_FOLDER`), not in the image's Python."""
-    return option.recipe.has_own_venv
+    return option.recipe.needs_venv
 
 
 def get_python_command(option: Option) -> str:
     """Return the command that starts the Python with TensorFlow in a container of the image."""
     if has_venv(option):
         return f"{VENV_FOLDER}/bin/python"
-    return (option.base.python if option.base is not None else None) or f"python{option.python}"
+    return (option.base.python_command if option.base is not None else None) or f"python{option.python}"
 
 
 def _compute_release_epoch(option: Option) -> int:
     """Return the day of the TensorFlow release, in seconds since 1970."""
-    day = dt.date.fromisoformat(option.release.released)
+    day = dt.date.fromisoformat(option.release.release_date)
     return int(dt.datetime.combine(day, dt.time(), dt.timezone.utc).timestamp())
 
 
@@ -247,16 +253,19 @@ def _join_lines(lines: Iterable[str]) -> str:
 
 
 def _make_template_values(
-    option: Option, extras: Extras, files: Mapping[str, bytes], leftovers: tuple[Leftover, ...]
+    option: Option, extras: UserAdditions, files: Mapping[str, bytes], leftovers: tuple[Leftover, ...]
 ) -> dict[str, object]:
     """Return the values that the template prints, by name."""
     base = option.base
     assert base is not None  # noqa: S101 - render_dockerfile has checked it
     is_in_venv = has_venv(option)
     site_folder = f"{VENV_FOLDER}/lib/python{option.python}/site-packages"
-    base_python = base.python or f"python{option.python}"
+    base_python = base.python_command or f"python{option.python}"
     library_folders = _list_library_folders(option, site_folder)
-    nvcc_folder = next((f"{site_folder}/nvidia/cuda_nvcc" for wheel in option.wheels if "nvcc" in wheel.name), None)
+    nvcc_folder = next(
+        (f"{site_folder}/nvidia/cuda_nvcc" for wheel in option.wheels_to_install if "nvcc" in wheel.name),
+        None,
+    )
     matching_leftovers = [
         leftover for leftover in leftovers if versions.satisfies(option.release.version, leftover.tensorflow)
     ]
@@ -268,7 +277,7 @@ def _make_template_values(
         "cudnn": option.cudnn,
         "recipe": option.recipe.value,
         "base": validate_reference(base.reference),
-        "index": validate_index(extras.index) if extras.index is not None else None,
+        "index": validate_index(extras.index_url) if extras.index_url is not None else None,
         "ca": "ca.crt" in files,
         "install": base.python_packages,
         "stale_lists": STALE_APT_LISTS if _has_nvidia_apt_lists(option) else (),
@@ -299,7 +308,7 @@ def _make_template_values(
 
 def _make_conda_values(option: Option) -> dict[str, object] | None:
     """Return the values for the conda step, or None without conda. Raise ValueError for an invalid name."""
-    conda = option.conda
+    conda = option.conda_cuda
     if conda is None:
         return None
     for text in (conda.channel, *conda.packages):
@@ -319,7 +328,11 @@ def _has_nvidia_apt_lists(option: Option) -> bool:
 
 def _list_library_folders(option: Option, site_folder: str) -> list[str]:
     """Return the folders of NVIDIA's wheels that contain libraries."""
-    return [f"{site_folder}/{folder}" for folder in option.cuda_set.folders] if option.cuda_set is not None else []
+    return (
+        [f"{site_folder}/{folder}" for folder in option.cuda_set.folders]
+        if option.cuda_set is not None
+        else []
+    )
 
 
 def _list_variables(option: Option) -> list[tuple[str, str]]:
@@ -363,7 +376,7 @@ def _list_labels(option: Option) -> list[tuple[str, str]]:
     return [(name, _quote_label(value)) for name, value in value_by_label.items() if value]
 
 
-def _get_base_digest(base: Base | None) -> str:
+def _get_base_digest(base: BaseImage | None) -> str:
     return base.reference.partition("@")[2] if base is not None else ""
 
 

@@ -31,8 +31,8 @@ __all__ = [
     "BuildRequest",
     "build",
     "make_context_archive",
-    "make_unfinished_name",
-    "remove_unfinished",
+    "make_unfinished_image_name",
+    "remove_unfinished_image",
 ]
 
 _STEP = re.compile(r"^STEP (\d{1,4})/(\d{1,4}): |^Step (\d{1,4})/(\d{1,4}) : ", re.IGNORECASE)
@@ -64,7 +64,7 @@ class BuildRequest:
     """The platform, such as `linux/amd64`. None for the engine's default."""
     network: str | None = None
     """The network of the build steps, such as `host`. None for the engine's default."""
-    timeout: int = 4 * 3600
+    silence_timeout_s: int = 4 * 3600
     """Seconds without a message from the engine after which the build fails."""
 
 
@@ -81,15 +81,15 @@ class BuildEvent:
     * "layer": the state of the layer.
     * "image": the ID of the image.
     """
-    number: int = 0
+    step_number: int = 0
     """The number of the current step, starting at 1. 0 if no step has begun."""
-    total: int = 0
+    step_count: int = 0
     """The number of steps."""
-    layer: str = ""
+    layer_id: str = ""
     """The ID of the layer. Empty unless this is a "layer" event."""
-    current: int | None = None
+    transferred_bytes: int | None = None
     """Bytes of the layer that are transferred. None if unknown, or if this is not a "layer" event."""
-    size: int | None = None
+    layer_bytes: int | None = None
     """Size of the layer in bytes. None if unknown, or if this is not a "layer" event."""
 
 
@@ -122,7 +122,7 @@ def build(engine: ContainerEngine, request: BuildRequest) -> Generator[BuildEven
     """Build an image and yield the events of the build. The last one is the "image" event.
 
     If the iterator is closed, for example by Ctrl-C, the engine stops the running step and removes its container. The
-    finished steps stay in the engine under the name from `make_unfinished_name`, and the next build continues from them.
+    finished steps stay in the engine under the name from `make_unfinished_image_name`, and the next build continues from them.
     Raise BuildFailedError if a step fails, and EngineError if the engine fails.
     """
     finished_images: list[str] = []
@@ -141,7 +141,7 @@ def build(engine: ContainerEngine, request: BuildRequest) -> Generator[BuildEven
             pull=False,
             platform=request.platform,
             network_mode=request.network,
-            timeout=request.timeout,
+            timeout=request.silence_timeout_s,
             decode=True,
         )
         for event in _parse_events(stream, finished_images):
@@ -155,7 +155,7 @@ def build(engine: ContainerEngine, request: BuildRequest) -> Generator[BuildEven
             _name_unfinished(engine, finished_images[-1], request.tag)
 
 
-def make_unfinished_name(tag: str) -> str:
+def make_unfinished_image_name(tag: str) -> str:
     """Return the image name for the finished steps of an interrupted build of `tag`.
 
     A tag may have 128 characters and may not begin with a dot or a hyphen.
@@ -169,9 +169,12 @@ def _name_unfinished(engine: ContainerEngine, image: str, tag: str) -> None:
 
     Errors are ignored, because another error is being handled.
     """
-    repository, _, name = make_unfinished_name(tag).rpartition(":")
+    repository, _, name = make_unfinished_image_name(tag).rpartition(":")
     with contextlib.suppress(EngineError, APIError, DockerException, RequestException, HTTPError, OSError):
-        last_image, previous_image = engine.find_image(image), engine.find_image(make_unfinished_name(tag))
+        last_image, previous_image = (
+            engine.find_image(image),
+            engine.find_image(make_unfinished_image_name(tag)),
+        )
         # A name or a digest shows that the image is the base image, or that it already has another name.
         if last_image is None or last_image.tags or last_image.digests:
             return
@@ -180,13 +183,13 @@ def _name_unfinished(engine: ContainerEngine, image: str, tag: str) -> None:
             engine.remove_image(previous_image.id)  # also deletes the layers that no other image uses
 
 
-def remove_unfinished(engine: ContainerEngine, tag: str) -> None:
+def remove_unfinished_image(engine: ContainerEngine, tag: str) -> None:
     """Remove the image of an earlier unfinished build after a complete build of `tag`.
 
     The layers that are part of the complete image are not deleted.
     """
     with contextlib.suppress(EngineError):
-        engine.remove_image(make_unfinished_name(tag))
+        engine.remove_image(make_unfinished_image_name(tag))
 
 
 def _parse_events(stream: Iterator[dict[str, Any]], finished_images: list[str]) -> Iterator[BuildEvent]:
@@ -242,11 +245,11 @@ def make_layer_event(message: dict[str, Any], number: int = 0, total: int = 0) -
     return BuildEvent(
         kind="layer",
         text=clean_line(str(message.get("status", "")), limit=120),
-        number=number,
-        total=total,
-        layer=clean_line(str(message.get("id", "")), limit=80),
-        current=current if isinstance(current, int) else None,
-        size=size if isinstance(size, int) else None,
+        step_number=number,
+        step_count=total,
+        layer_id=clean_line(str(message.get("id", "")), limit=80),
+        transferred_bytes=current if isinstance(current, int) else None,
+        layer_bytes=size if isinstance(size, int) else None,
     )
 
 

@@ -19,7 +19,7 @@ from requests.exceptions import RequestException
 from tfdoctor.advice.pip import quote
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.system import LiveSystem
-from tfdoctor.system.contexts import find_endpoint, get_settings_folder, hash_context_name
+from tfdoctor.system.contexts import find_endpoint, get_docker_settings_folder, hash_context_name
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ContainerEngine", "EngineError", "Image", "connect", "make_engine_error"]
 
-CONNECT_TIMEOUT = 20
+CONNECT_TIMEOUT_S = 20
 """Seconds to wait for the first response."""
-RESPONSE_TIMEOUT = 180
+RESPONSE_TIMEOUT_S = 180
 """Seconds to wait for later responses. An engine that writes gigabytes is slow to respond."""
 DOCKER_SOCKET = "/var/run/docker.sock"
 SCHEMES = ("unix://", "tcp://", "http://", "https://", "npipe://", "ssh://")
@@ -58,7 +58,7 @@ class Image:
     id: str
     tags: tuple[str, ...]
     """Its names, such as `python:3.12`."""
-    size: int
+    size_bytes: int
     """The total size of all layers in bytes."""
     digests: tuple[str, ...]
     """Digests in registries, such as `python@sha256:…`."""
@@ -155,7 +155,7 @@ def _connect_context(system: System, context: str, address: str) -> ContainerEng
         failure.kind = "engine-context"
         raise failure
     key_folder = (
-        Path(get_settings_folder(system)) / "contexts" / "tls" / hash_context_name(context) / "docker"
+        Path(get_docker_settings_folder(system)) / "contexts" / "tls" / hash_context_name(context) / "docker"
     )
     try:
         return _open_client(address, _load_tls(key_folder) if key_folder.is_dir() else None)
@@ -231,7 +231,9 @@ def _open_client(url: str, tls: TLSConfig | None = None) -> ContainerEngine:
     if url.startswith("ssh://"):
         raise _make_ssh_error(url)
     try:
-        client = docker.DockerClient(base_url=url, timeout=CONNECT_TIMEOUT, version="auto", tls=tls or False)
+        client = docker.DockerClient(
+            base_url=url, timeout=CONNECT_TIMEOUT_S, version="auto", tls=tls or False
+        )
     except (DockerException, RequestException, OSError, ValueError) as error:
         raise _make_unreachable_error(url, error) from error
     except (AttributeError, KeyError, RecursionError, TypeError) as error:
@@ -249,7 +251,7 @@ def _open_client(url: str, tls: TLSConfig | None = None) -> ContainerEngine:
         raise _make_unreachable_error(
             url, ValueError("what answers there is not a container engine")
         ) from error
-    client.api.timeout = RESPONSE_TIMEOUT
+    client.api.timeout = RESPONSE_TIMEOUT_S
     return engine
 
 
@@ -407,7 +409,7 @@ def _parse_image(response: dict[str, Any]) -> Image:
     return Image(
         id=str(response.get("Id", "")),
         tags=tuple(str(tag) for tag in response.get("RepoTags") or ()),
-        size=int(response.get("Size") or 0),
+        size_bytes=int(response.get("Size") or 0),
         digests=tuple(str(entry) for entry in response.get("RepoDigests") or ()),
         environment={name: value for name, _, value in pairs},
         labels={str(name): str(value) for name, value in (config.get("Labels") or {}).items()},

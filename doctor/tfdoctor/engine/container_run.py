@@ -31,7 +31,7 @@ __all__ = [
     "RunResult",
     "create_container",
     "put_file",
-    "put_folder",
+    "put_simulation_folder",
     "remove_container",
     "run",
 ]
@@ -66,7 +66,7 @@ class GpuAccess:
     """`all`, indexes or UUIDs. For CDI, the parts of the device names after `nvidia.com/gpu=`."""
 
     @property
-    def option(self) -> str:
+    def run_options(self) -> str:
         """The `docker run` options for these GPUs. Empty if there are none."""
         if self.mechanism == "gpus":
             return (
@@ -92,9 +92,9 @@ class RunRequest:
     """Files that are written before the container starts: content by absolute path."""
     stdin: bytes = b""
     """The standard input of the command."""
-    timeout: float = 120.0
+    timeout_s: float = 120.0
     """Seconds after which the container is killed."""
-    memory: int | None = None
+    memory_bytes: int | None = None
     """The memory limit in bytes. None for no limit."""
     has_network: bool = False
     """Whether the container has a network."""
@@ -118,7 +118,7 @@ class RunResult:
     """The exit status. None if the command could not be started, or was killed at the timeout."""
     stdout: str
     stderr: str
-    truncated: bool
+    is_truncated: bool
     """Whether output was dropped, because a stream had more than 4 MiB."""
     timed_out: bool
     """Whether the command was killed at the timeout."""
@@ -195,7 +195,7 @@ def create_container(
     api = engine.client.api
     environment = dict(request.environment)
     options: dict[str, Any] = {
-        "mem_limit": request.memory,
+        "mem_limit": request.memory_bytes,
         "network_mode": None if request.has_network else "none",
         "shm_size": request.shm_size,
         "init": engine.name == "docker",
@@ -244,7 +244,7 @@ def _create_in_podman(
         "labels": {CONTAINER_LABEL: "1"},
         "netns": None if request.has_network else {"nsmode": "none"},
         "no_new_privileges": True,
-        "resource_limits": {"memory": {"limit": request.memory}} if request.memory else None,
+        "resource_limits": {"memory": {"limit": request.memory_bytes}} if request.memory_bytes else None,
         "shm_size": request.shm_size,
         "stdin": stdin or None,
         "user": request.user,
@@ -277,7 +277,7 @@ def put_file(engine: ContainerEngine, container: str, path: str, content: bytes)
     engine.client.api.put_archive(container, folder or "/", buffer.getvalue())
 
 
-def put_folder(engine: ContainerEngine, container: str, files: Mapping[str, bytes]) -> None:
+def put_simulation_folder(engine: ContainerEngine, container: str, files: Mapping[str, bytes]) -> None:
     """Write SIMULATION_FOLDER with these files into a container that has not been started.
 
     Every user can read and execute the files.
@@ -411,7 +411,7 @@ def _wait_for_end(
     reader.start()
     if request.stdin:
         threading.Thread(target=_send_input, args=(attached, request.stdin), daemon=True).start()
-    deadline = start_time + request.timeout
+    deadline = start_time + request.timeout_s
     timed_out = False
     state: dict[str, Any] = {}
     poll_interval = _FIRST_POLL_S
@@ -431,7 +431,7 @@ def _wait_for_end(
         status=None if timed_out else int(state.get("ExitCode", 0)),
         stdout=output.text(1),
         stderr=output.text(2),
-        truncated=output.truncated,
+        is_truncated=output.truncated,
         timed_out=timed_out,
         oom_killed=bool(state.get("OOMKilled")),
         start_error="",
@@ -446,7 +446,7 @@ def _make_start_failure(error: APIError, start_time: float) -> RunResult:
         status=None,
         stdout="",
         stderr="",
-        truncated=False,
+        is_truncated=False,
         timed_out=False,
         oom_killed=False,
         start_error=reason,

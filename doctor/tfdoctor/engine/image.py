@@ -16,7 +16,7 @@ from urllib3.exceptions import HTTPError
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.write import Context, Extras, render_dockerfile, validate_reference
+from tfdoctor.dockerfile.write import BuildContext, UserAdditions, render_dockerfile, validate_reference
 from tfdoctor.engine import (
     BuildFailedError,
     BuildRequest,
@@ -26,7 +26,7 @@ from tfdoctor.engine import (
     query_registry,
     run,
 )
-from tfdoctor.engine.building import make_layer_event, make_unfinished_name, remove_unfinished
+from tfdoctor.engine.building import make_layer_event, make_unfinished_image_name, remove_unfinished_image
 from tfdoctor.engine.connection import make_engine_error
 from tfdoctor.engine.registry import apply_mirror, parse_reference
 from tfdoctor.errors import Error
@@ -96,13 +96,13 @@ def with_mirror(option: Option, registry: str | None) -> Option:
     if registry is None or option.base is None:
         return option
     name = validate_reference(apply_mirror(option.base.reference, registry))
-    conda = option.conda
+    conda = option.conda_cuda
     if conda is not None:
         conda = replace(conda, image=validate_reference(apply_mirror(conda.image, registry)))
-    return replace(option, base=replace(option.base, image=name, digest=None), conda=conda)
+    return replace(option, base=replace(option.base, image=name, digest=None), conda_cuda=conda)
 
 
-def render_context(option: Option, extras: Extras) -> Context:
+def render_context(option: Option, extras: UserAdditions) -> BuildContext:
     """Return the Dockerfile of a plan and the files that it copies. Raise UsageError for invalid extras."""
     package, release = option.release.package, option.release.version
     compat = Compat.load()
@@ -110,7 +110,7 @@ def render_context(option: Option, extras: Extras) -> Context:
         option,
         extras,
         lock=compat.locks.get_lock(package, release, option.python),
-        tools=compat.locks.tools(option.python),
+        tools=compat.locks.get_tools_lock(option.python),
         leftovers=compat.leftovers,
     )
 
@@ -118,15 +118,15 @@ def render_context(option: Option, extras: Extras) -> Context:
 def build_image(
     engine: ContainerEngine,
     option: Option,
-    extras: Extras,
+    extras: UserAdditions,
     settings: BuildSettings,
     progress: Progress,
     *,
-    custom_base: bool,
-) -> tuple[Option, Context, Image]:
+    is_custom_base: bool,
+) -> tuple[Option, BuildContext, Image]:
     """Pull the base image and build on it. Return the plan as built, its context and the image.
 
-    `custom_base` says whether the user chose the base image. If so, it is inspected first. If the build fails, its
+    `is_custom_base` says whether the user chose the base image. If so, it is inspected first. If the build fails, its
     container is removed and the finished steps stay in the engine's cache.
 
     Raise BaseImageError if the base image cannot be pulled or used, BuildFailedError if a step fails, EngineError if the
@@ -135,12 +135,12 @@ def build_image(
     assert option.base is not None  # noqa: S101 - every container option has one
     reference = option.base.reference
     _pull_base(engine, reference, settings, progress, platform=extras.platform)
-    if custom_base:
-        progress.stage(f"Looking into {reference}")
+    if is_custom_base:
+        progress.begin_stage(f"Looking into {reference}")
         option = inspect_base(engine, option)
     option = pin_base(engine, option)
     context = render_context(option, extras)
-    progress.stage(f"Building {settings.tag}")
+    progress.begin_stage(f"Building {settings.tag}")
     request = BuildRequest(
         dockerfile=context.dockerfile,
         files=context.files,
@@ -159,10 +159,10 @@ def build_image(
                     image_id = event.text
     except BaseException as error:
         if isinstance(error, BuildFailedError):
-            progress.failed(error.step, error.output)
+            progress.report_failure(error.step, error.output)
         _report_unfinished(engine, settings.tag, progress)
         raise
-    remove_unfinished(engine, settings.tag)
+    remove_unfinished_image(engine, settings.tag)
     image = engine.find_image(image_id)
     if image is None:
         msg = f"the engine built {image_id[:19]} and no longer has it."
@@ -173,11 +173,11 @@ def build_image(
 def _report_unfinished(engine: ContainerEngine, tag: str, progress: Progress) -> None:
     """Report the image with the finished steps of a failed build, and the command that removes it."""
     with contextlib.suppress(EngineError):
-        image = engine.find_image(make_unfinished_name(tag))
+        image = engine.find_image(make_unfinished_image_name(tag))
         if image is not None:
-            name = image.tags[0] if image.tags else make_unfinished_name(tag)
-            progress.stage(
-                f"The steps that ended are kept as {name} ({image.size / 1e9:.1f} GB): the next build goes on from "
+            name = image.tags[0] if image.tags else make_unfinished_image_name(tag)
+            progress.begin_stage(
+                f"The steps that ended are kept as {name} ({image.size_bytes / 1e9:.1f} GB): the next build goes on from "
                 f"there. Remove them: {engine.name} rmi {name}"
             )
 
@@ -203,15 +203,15 @@ def pin_base(engine: ContainerEngine, option: Option) -> Option:
 def _report_event(progress: Progress, event: BuildEvent) -> None:
     """Report a build event to the progress display."""
     if event.kind == "step":
-        progress.step(event.number, event.total, event.text)
+        progress.begin_step(event.step_number, event.step_count, event.text)
     elif event.kind == "cached":
-        progress.cached()
+        progress.report_cached()
     elif event.kind == "output":
-        progress.line(event.text)
+        progress.report_line(event.text)
     elif event.kind == "layer":
-        progress.layer(event.layer, event.text, event.current, event.size)
+        progress.report_layer(event.layer_id, event.text, event.transferred_bytes, event.layer_bytes)
     else:
-        progress.done()
+        progress.end_step()
 
 
 def _make_proxy_arguments(settings: BuildSettings) -> dict[str, str]:
@@ -243,16 +243,16 @@ def _pull_base(
     """
     if engine.find_image(reference) is not None:
         return
-    progress.stage(f"Asking the registry for {reference}")
+    progress.begin_stage(f"Asking the registry for {reference}")
     proxies = {"http": settings.proxy, "https": settings.proxy} if settings.proxy else None
     reply = query_registry(reference, ca_file=settings.ca_file, proxies=proxies)
     if reply.state in ("missing", "login", "limited"):
-        msg = f"{reference} cannot be pulled: {reply.text}"
+        msg = f"{reference} cannot be pulled: {reply.message}"
         raise BaseImageError(
             msg,
             hint="--base IMAGE builds on another one, --registry MIRROR pulls from elsewhere.",
         )
-    progress.stage(f"Pulling {reference}")
+    progress.begin_stage(f"Pulling {reference}")
     try:
         for message in engine.client.api.pull(reference, stream=True, decode=True, platform=platform):
             if "error" in message:
@@ -263,7 +263,7 @@ def _pull_base(
         failure = make_engine_error(error, f"pulling {reference}")
         if reply.state == "unreachable":
             failure.hint = (
-                f"{reply.text} With the image already at hand (docker load, --base) no registry is needed; "
+                f"{reply.message} With the image already at hand (docker load, --base) no registry is needed; "
                 "--registry MIRROR pulls from elsewhere."
             )
         raise failure from error
@@ -277,7 +277,7 @@ def inspect_base(engine: ContainerEngine, option: Option) -> Option:
     """
     base = option.base
     assert base is not None  # noqa: S101
-    result = run(engine, RunRequest(base.reference, ("sh", "-c", BASE_PROBE_SCRIPT), timeout=60, user="0"))
+    result = run(engine, RunRequest(base.reference, ("sh", "-c", BASE_PROBE_SCRIPT), timeout_s=60, user="0"))
     if result.start_error or result.status != 0:
         reason = result.start_error or result.stderr or "no shell in it"
         msg = f"{base.image} cannot be looked into: {reason[:300]}"
@@ -295,23 +295,26 @@ def inspect_base(engine: ContainerEngine, option: Option) -> Option:
         for line in result.stdout.splitlines()
         if (match := _PYTHON_LINE.fullmatch(line.rstrip()))
     ]
-    needs_venv = option.recipe.has_own_venv
+    needs_venv = option.recipe.needs_venv
     for python_version, command, venv, pip in pythons:
         if python_version == option.python and (venv if needs_venv else pip):
-            return replace(option, base=replace(base, system=system, python=command))
+            return replace(option, base=replace(base, system=system, python_command=command))
     has_apt = "apt=yes" in result.stdout
     version, major = option.python, versions.major(option.python)
     versions_in_image = [python_version for python_version, *_ in pythons]
     has_version = version in versions_in_image
     packages: tuple[str, ...] = ()
-    default_python = Compat.load().pythons.get_default(*system.split(" ", 1)) if " " in system else None
+    default_python = (
+        Compat.load().pythons.get_default_python(*system.split(" ", 1)) if " " in system else None
+    )
     if has_apt and needs_venv and (has_version or default_python == version):
         packages = (f"python{version}", f"python{version}-venv")
     elif has_apt and not needs_venv and has_version and major >= 3:
         packages = ("python3-pip",)
     if packages:
         return replace(
-            option, base=replace(base, system=system, python=f"python{version}", python_packages=packages)
+            option,
+            base=replace(base, system=system, python_command=f"python{version}", python_packages=packages),
         )
     available = ", ".join(dict.fromkeys(versions_in_image)) or default_python or "none"
     msg = f"{base.image} ({system or 'of an unknown system'}) has no Python {version} to build with."

@@ -27,7 +27,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 def push(engine: ContainerEngine, tag: str, progress: Progress) -> str:
     """Push the image with this name and return its digest. Raise EngineError if the push fails."""
-    progress.stage(f"Pushing {tag}")
+    progress.begin_stage(f"Pushing {tag}")
     try:
         return parse_push_messages(engine.client.api.push(tag, stream=True, decode=True), tag, progress)
     except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
@@ -52,7 +52,7 @@ def parse_push_messages(messages: Iterable[dict[str, Any]], tag: str, progress: 
         digest = match[0] if match else digest
         if "id" in message:
             event = make_layer_event(message)
-            progress.layer(event.layer, event.text, event.current, event.size)
+            progress.report_layer(event.layer_id, event.text, event.transferred_bytes, event.layer_bytes)
     if not digest:
         msg = f"pushing {clean_line(tag)}: the engine did not report the image's digest."
         raise EngineError(msg, hint=f"docker push {clean_line(tag)}   says more.")

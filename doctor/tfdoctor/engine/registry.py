@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 __all__ = [
     "INDEX_MEDIA_TYPES",
     "MANIFEST_MEDIA_TYPES",
-    "Reference",
+    "ImageReference",
     "RegistryReply",
-    "Session",
+    "RegistrySession",
     "apply_mirror",
     "fetch_anonymous_token",
     "parse_reference",
     "query_registry",
 ]
 
-TIMEOUT = (5.0, 10.0)
+REQUEST_TIMEOUTS_S = (5.0, 10.0)
 """Seconds to connect, and seconds to wait for the response."""
-HUB = "docker.io"
+DOCKER_HUB = "docker.io"
 """The registry name of Docker Hub in image names. Its API has another host."""
 _HUB_HOST = "registry-1.docker.io"
 INDEX_MEDIA_TYPES = (
@@ -51,7 +51,7 @@ _CHALLENGE = re.compile(r'([a-z]{1,20})="([^"]{0,500})"')
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 MAX_TOKEN_BYTES = 200_000
 """The most bytes of a response with a token."""
-State = Literal["there", "missing", "login", "limited", "unreachable", "unclear"]
+ImageState = Literal["there", "missing", "login", "limited", "unreachable", "unclear"]
 """The state of an image in its registry.
 
 * there: the image exists.
@@ -64,7 +64,7 @@ State = Literal["there", "missing", "login", "limited", "unreachable", "unclear"
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ImageReference:
     """The parts of an image name."""
 
     registry: str
@@ -76,14 +76,16 @@ class Reference:
     @property
     def name(self) -> str:
         """The name as users write it, without the host and the `library/` of Docker Hub."""
-        host = "" if self.registry == HUB else f"{self.registry}/"
-        repository = self.repository.removeprefix("library/") if self.registry == HUB else self.repository
+        host = "" if self.registry == DOCKER_HUB else f"{self.registry}/"
+        repository = (
+            self.repository.removeprefix("library/") if self.registry == DOCKER_HUB else self.repository
+        )
         return f"{host}{repository}:{self.tag}" + (f"@{self.digest}" if self.digest else "")
 
     @property
-    def address(self) -> str:
+    def url(self) -> str:
         """The URL of the repository in its registry, without a trailing slash."""
-        host = _HUB_HOST if self.registry == HUB else self.registry
+        host = _HUB_HOST if self.registry == DOCKER_HUB else self.registry
         scheme = "http" if host.partition(":")[0] in ("localhost", "127.0.0.1", "[::1]") else "https"
         return f"{scheme}://{host}/v2/{self.repository}"
 
@@ -93,16 +95,16 @@ class RegistryReply:
     """The reply of a registry about an image."""
 
     reference: str
-    state: State
+    state: ImageState
     digest: str | None
     """The digest of the image. None if the registry reports none."""
-    text: str
+    message: str
     """A sentence for the user. Empty if the state is "there"."""
     retry_after: int | None = None
     """Seconds to wait. None unless the state is "limited" and the registry reports a time."""
 
 
-def parse_reference(image_name: str) -> Reference:
+def parse_reference(image_name: str) -> ImageReference:
     """Parse an image name as Docker does.
 
     `python:3.12-slim` is the tag `3.12-slim` of the repository `library/python` on Docker Hub. The default tag is
@@ -113,15 +115,15 @@ def parse_reference(image_name: str) -> Reference:
     if slash and ("." in first_part or ":" in first_part or first_part == "localhost"):
         registry, path = first_part, remainder
     else:
-        registry, path = HUB, name
+        registry, path = DOCKER_HUB, name
     repository, colon, tag = path.rpartition(":")
     if not colon or "/" in tag:
         repository, tag = path, "latest"
     if registry in ("index.docker.io", _HUB_HOST):
-        registry = HUB
-    if registry == HUB and "/" not in repository:
+        registry = DOCKER_HUB
+    if registry == DOCKER_HUB and "/" not in repository:
         repository = f"library/{repository}"
-    return Reference(registry, repository, tag, digest or None)
+    return ImageReference(registry, repository, tag, digest or None)
 
 
 def apply_mirror(image_name: str, mirror: str | None) -> str:
@@ -135,7 +137,7 @@ def apply_mirror(image_name: str, mirror: str | None) -> str:
         return image_name
     reference = parse_reference(image_name)
     base = mirror.rstrip("/")
-    folder = f"{reference.registry}/" if mirror.endswith("/") and reference.registry != HUB else ""
+    folder = f"{reference.registry}/" if mirror.endswith("/") and reference.registry != DOCKER_HUB else ""
     suffix = f"@{reference.digest}" if reference.digest else f":{reference.tag}"
     return f"{base}/{folder}{reference.repository}{suffix}"
 
@@ -146,7 +148,7 @@ def query_registry(
     """Query the registry of an image. No error is raised; an unreachable registry is a state of the reply."""
     reference = parse_reference(image_name)
     try:
-        with Session() as session:
+        with RegistrySession() as session:
             if ca_file is not None:
                 session.ca_file = ca_file
             if proxies:
@@ -159,11 +161,11 @@ def query_registry(
             reference=image_name,
             state="unreachable",
             digest=None,
-            text=f"the registry {reference.registry} does not answer: {reason}",
+            message=f"the registry {reference.registry} does not answer: {reason}",
         )
 
 
-class Session(requests.Session):
+class RegistrySession(requests.Session):
     """A session that never sends passwords from ~/.netrc, which requests would send by default."""
 
     ca_file: str | None = None
@@ -189,42 +191,44 @@ def _skip_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
-def _query(session: requests.Session, reference: Reference, image_name: str) -> RegistryReply:
+def _query(session: requests.Session, reference: ImageReference, image_name: str) -> RegistryReply:
     """Request the manifest, and repeat the request with an anonymous token if one is required.
 
     Raise RequestException if the registry does not respond.
     """
-    url = f"{reference.address}/manifests/{reference.digest or reference.tag}"
+    url = f"{reference.url}/manifests/{reference.digest or reference.tag}"
     headers = {"Accept": ",".join((*INDEX_MEDIA_TYPES, *MANIFEST_MEDIA_TYPES))}
-    response = session.head(url, headers=headers, timeout=TIMEOUT, allow_redirects=True)
+    response = session.head(url, headers=headers, timeout=REQUEST_TIMEOUTS_S, allow_redirects=True)
     if response.status_code == 401:
         token = fetch_anonymous_token(session, response.headers.get("WWW-Authenticate", ""))
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-            response = session.head(url, headers=headers, timeout=TIMEOUT, allow_redirects=True)
+            response = session.head(url, headers=headers, timeout=REQUEST_TIMEOUTS_S, allow_redirects=True)
     return _interpret_response(response, reference, image_name)
 
 
-def _interpret_response(response: requests.Response, reference: Reference, image_name: str) -> RegistryReply:
+def _interpret_response(
+    response: requests.Response, reference: ImageReference, image_name: str
+) -> RegistryReply:
     """Convert the status of a response to a reply."""
     status = response.status_code
     if status == 200:
         digest = response.headers.get("Docker-Content-Digest", "")
         valid_digest = digest if _DIGEST.fullmatch(digest) else None
-        return RegistryReply(reference=image_name, state="there", digest=valid_digest, text="")
+        return RegistryReply(reference=image_name, state="there", digest=valid_digest, message="")
     if status == 404:
         return RegistryReply(
             reference=image_name,
             state="missing",
             digest=None,
-            text=f"{reference.name} is not in the registry {reference.registry}.",
+            message=f"{reference.name} is not in the registry {reference.registry}.",
         )
     if status in (401, 403):
         return RegistryReply(
             reference=image_name,
             state="login",
             digest=None,
-            text=f"the registry {reference.registry} shows {reference.name} only after a login, or not at all: "
+            message=f"the registry {reference.registry} shows {reference.name} only after a login, or not at all: "
             f"docker login {reference.registry}",
         )
     if status == 429:
@@ -235,14 +239,14 @@ def _interpret_response(response: requests.Response, reference: Reference, image
             reference=image_name,
             state="limited",
             digest=None,
-            text=f"the limit of {reference.registry} for pulls from your address is reached.{wait_text}",
+            message=f"the limit of {reference.registry} for pulls from your address is reached.{wait_text}",
             retry_after=seconds,
         )
     return RegistryReply(
         reference=image_name,
         state="unclear",
         digest=None,
-        text=f"the registry {reference.registry} answered with status {status}.",
+        message=f"the registry {reference.registry} answered with status {status}.",
     )
 
 
@@ -262,7 +266,7 @@ def fetch_anonymous_token(session: requests.Session, challenge: str) -> str | No
     ):
         return None
     parameters = {key: fields[key] for key in ("service", "scope") if key in fields}
-    with session.get(realm, params=parameters, timeout=TIMEOUT, stream=True) as response:
+    with session.get(realm, params=parameters, timeout=REQUEST_TIMEOUTS_S, stream=True) as response:
         content = b""
         for piece in response.iter_content(16_384):
             content += piece

@@ -28,7 +28,7 @@ from tfdoctor.engine.container_run import (
     create_container,
     make_container_name,
     put_file,
-    put_folder,
+    put_simulation_folder,
     remove_container,
 )
 from tfdoctor.system import CommandResult, ElfFile, Failure
@@ -53,12 +53,12 @@ ISOLATION_OPTIONS = ("-B", "-E", "-S")
 Such packages may set environment variables, for example in a .pth file, which the agent would report as the container's
 own.
 """
-NO_PYTHON = "tfdoctor: no Python in this image"
+NO_PYTHON_MESSAGE = "tfdoctor: no Python in this image"
 """The message of START_SCRIPT if it finds no Python."""
 START_SCRIPT = (
     "for p in python3 python python2 python2.7 python3.6 python3.7 python3.8 /usr/bin/python3; do "
     f'command -v "$p" >/dev/null 2>&1 && exec "$p" {" ".join(ISOLATION_OPTIONS)} {AGENT_PATH}; done; '
-    f"echo {NO_PYTHON} >&2; exit 127"
+    f"echo {NO_PYTHON_MESSAGE} >&2; exit 127"
 )
 """A shell script that runs the agent with the first Python that it finds."""
 START_COMMANDS = (
@@ -124,7 +124,7 @@ class ContainerSystem:
         self._lock = threading.Lock()
         self._last_request_number = 0
         self._closed = threading.Event()
-        self.errors = b""
+        self.stderr_tail = b""
         """The last output of the agent and its Python on standard error."""
         self._container, self._is_created = "", False
         self._attached: AttachedStreams | None = None
@@ -156,8 +156,8 @@ class ContainerSystem:
                         raise
             self._remove()
             self._closed.clear()
-            self.errors = b""
-        raise ContainerEndedError(NO_PYTHON, no_python=True)
+            self.stderr_tail = b""
+        raise ContainerEndedError(NO_PYTHON_MESSAGE, no_python=True)
 
     def _start(self, request: RunRequest, command: tuple[str, ...]) -> bool:
         """Start the container with a command, and return False if the image does not have that command.
@@ -179,7 +179,7 @@ class ContainerSystem:
             raise StartError(str(error.explanation or error)) from error
         put_file(engine, self._container, AGENT_PATH, agent)
         if request.simulation_files:
-            put_folder(engine, self._container, request.simulation_files)
+            put_simulation_folder(engine, self._container, request.simulation_files)
         try:  # Podman prepares the container and its GPUs at the attach, so that may fail, too
             self._attached = AttachedStreams(engine, self._container, stdin=True)
             engine.client.api.start(self._container)
@@ -229,7 +229,7 @@ class ContainerSystem:
         try:
             for stream, body in attached.read_frames():
                 if stream == 2:
-                    self.errors = (self.errors + body)[-_READ_BYTES:]
+                    self.stderr_tail = (self.stderr_tail + body)[-_READ_BYTES:]
                     continue
                 *lines, last = body.split(b"\n")
                 for line in lines:
@@ -295,10 +295,12 @@ class ContainerSystem:
 
     def _make_ended_error(self) -> EngineError:
         """Return the error for a container that has ended."""
-        lines = self.errors.decode("utf-8", "replace").strip().splitlines()
+        lines = self.stderr_tail.decode("utf-8", "replace").strip().splitlines()
         state = self.get_state() if self._container else {}
         last = lines[-1] if lines else ""
-        return ContainerEndedError(last, oom=bool(state.get("OOMKilled")), no_python=last == NO_PYTHON)
+        return ContainerEndedError(
+            last, oom=bool(state.get("OOMKilled")), no_python=last == NO_PYTHON_MESSAGE
+        )
 
     # ------------------------------------------------------------ System
 
@@ -430,7 +432,9 @@ class ContainerSystem:
 def _is_missing_command(message: str, command: str) -> bool:
     """Return whether an engine's message (by runc or crun) says that this program is missing."""
     plain_message = message.replace("\\", "")
-    is_named = f"exec {command} failed" in plain_message or any(f"{quote}{command}{quote}" in plain_message for quote in "\"'`")
+    is_named = f"exec {command} failed" in plain_message or any(
+        f"{quote}{command}{quote}" in plain_message for quote in "\"'`"
+    )
     missing_texts = ("executable file not found", "no such file or directory", "not found in $PATH")
     return is_named and any(text in plain_message.lower() for text in missing_texts)
 

@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING
 from tfdoctor.advice import format_link_commands
 from tfdoctor.causes.steps import (
     SHELL_STEPS,
-    CommentOut,
+    CommentOutLine,
     Install,
     LinkMatchingFiles,
     MakeLink,
-    Remove,
     RemoveEntries,
+    RemovePath,
     Uninstall,
-    Unset,
+    UnsetVariable,
     comment_out_line,
     remove_entries,
 )
 from tfdoctor.compat import Compat
 from tfdoctor.environment.activation import (
     NO_OP_PREFIX,
-    activate,
-    add_block,
     edit_script,
+    list_activate_scripts,
     list_editable_scripts,
-    list_scripts,
-    list_unsatisfied,
+    list_unsatisfied_steps,
+    read_activated_variables,
+    update_block,
 )
 from tfdoctor.environment.candidates import changes_packages
-from tfdoctor.environment.folder import get_unfinished_path, remove, write_atomically
+from tfdoctor.environment.folder import get_unfinished_path, remove_path, write_atomically
 from tfdoctor.environment.installers import find_installer, run_installer
 from tfdoctor.errors import Error
 from tfdoctor.text import clean_line
@@ -60,36 +60,38 @@ class StepRunner:
     """Runs the steps of remedies in one environment."""
 
     environment: Environment
-    system: Callable[[], System]
+    make_system: Callable[[], System]
     """A function that returns the machine, with the variables that tfdoctor was started with."""
-    env: Mapping[str, str]
+    installer_env: Mapping[str, str]
     """The environment variables for installers, without those that steps removed, which could break an installer."""
     preferred_installer: str | None
     """"uv", "pip", or None for whichever is found."""
     on_line: Callable[[str], None] | None = None
     """A function that receives each output line of an installer."""
-    inherit: bool = False
+    inherits_stderr: bool = False
     """Whether an installer writes directly to standard error."""
     pass_fds: Sequence[int] = ()
     """File descriptors that installers inherit: the journal's lock."""
 
     def get_installer(self) -> Installer:
         """Return the installer. Raise InstallFailedError if there is none."""
-        return find_installer(self.environment.python, prefer=self.preferred_installer, env=self.env)
+        return find_installer(
+            self.environment.interpreter_path, prefer=self.preferred_installer, env=self.installer_env
+        )
 
     def run(self, steps: Sequence[Step]) -> None:
         """Run the steps in order. Those that change variables run together at the end.
 
         Raise Error if a step fails.
         """
-        self.env = _remove_variables(self.env, steps)
+        self.installer_env = _remove_variables(self.installer_env, steps)
         installer = self.get_installer() if changes_packages(steps) else None
         if installer is not None and installer.setup_command:
             run_installer(
                 installer.setup_command,
-                env=self.env,
+                env=self.installer_env,
                 on_line=self.on_line,
-                inherit=self.inherit,
+                inherits_stderr=self.inherits_stderr,
                 pass_fds=self.pass_fds,
             )
         for step in steps:
@@ -97,17 +99,21 @@ class StepRunner:
                 assert installer is not None  # noqa: S101 - changes_packages returned True
                 command = _make_command(installer, step)
                 run_installer(
-                    command, env=self.env, on_line=self.on_line, inherit=self.inherit, pass_fds=self.pass_fds
+                    command,
+                    env=self.installer_env,
+                    on_line=self.on_line,
+                    inherits_stderr=self.inherits_stderr,
+                    pass_fds=self.pass_fds,
                 )
             elif isinstance(step, MakeLink):
                 make_link(step)
             elif isinstance(step, LinkMatchingFiles):
                 for link in _iter_links(step):
                     make_link(link)
-            elif isinstance(step, Remove):
+            elif isinstance(step, RemovePath):
                 for path in _find_matching_paths(step.path):
                     _remove_path(path)
-            elif isinstance(step, CommentOut):
+            elif isinstance(step, CommentOutLine):
                 _comment_out(step)
         shell_steps = [step for step in steps if isinstance(step, SHELL_STEPS)]
         if shell_steps:
@@ -119,25 +125,25 @@ class StepRunner:
         Harmful lines in the scripts are edited. If the variables are still wrong after that, tfdoctor adds lines.
         """
         prefix = self.environment.prefix
-        old_texts = {script: _load_text(script) for script in list_scripts(prefix)}
+        old_texts = {script: _load_text(script) for script in list_activate_scripts(prefix)}
         new_texts = {script: edit_script(text, script.name, steps) for script, text in old_texts.items()}
         new_texts = {
             script: new_text for script, new_text in new_texts.items() if new_text != old_texts[script]
         }
         for script, new_text in new_texts.items():
             _write_text(script, new_text)
-        variables = activate(self.system(), prefix)
+        variables = read_activated_variables(self.make_system(), prefix)
         if variables is None and new_texts:  # a script fails after the edit: restore all and only add lines
             for script in new_texts:
                 _write_text(script, old_texts[script])
-            variables = activate(self.system(), prefix)
-        remaining = list_unsatisfied(steps, variables) if variables is not None else tuple(steps)
+            variables = read_activated_variables(self.make_system(), prefix)
+        remaining = list_unsatisfied_steps(steps, variables) if variables is not None else tuple(steps)
         if not remaining:
             return
         for script in list_editable_scripts(prefix):
             script.parent.mkdir(parents=True, exist_ok=True)
             _write_text(
-                script, add_block(_load_text(script) if script.exists() else "", script.name, remaining)
+                script, update_block(_load_text(script) if script.exists() else "", script.name, remaining)
             )
 
 
@@ -145,7 +151,7 @@ def _remove_variables(env: Mapping[str, str], steps: Sequence[Step]) -> dict[str
     """Return the environment variables as they are after the Unset and RemoveEntries steps."""
     remaining = dict(env)
     for step in steps:
-        if isinstance(step, Unset):
+        if isinstance(step, UnsetVariable):
             remaining.pop(step.name, None)
         elif isinstance(step, RemoveEntries) and step.name in remaining:
             remaining[step.name] = ":".join(remove_entries(step, remaining[step.name]))
@@ -162,16 +168,16 @@ def list_changed_paths(steps: Sequence[Step], environment: Environment) -> tuple
             paths[Path(step.path)] = None
         elif isinstance(step, LinkMatchingFiles):
             paths |= dict.fromkeys(Path(link.path) for link in _iter_links(step))
-        elif isinstance(step, Remove):
+        elif isinstance(step, RemovePath):
             for path in _find_matching_paths(step.path):
                 if path.is_dir() and not path.is_symlink():
                     return None
                 paths[path] = None
-        elif isinstance(step, CommentOut):
+        elif isinstance(step, CommentOutLine):
             paths[Path(step.path)] = None
         else:
             paths |= dict.fromkeys(
-                (*list_scripts(environment.prefix), *list_editable_scripts(environment.prefix))
+                (*list_activate_scripts(environment.prefix), *list_editable_scripts(environment.prefix))
             )
     # An unfinished file is left behind if the process is killed.
     return (*paths, *(Path(get_unfinished_path(path)) for path in paths))
@@ -195,10 +201,10 @@ def format_steps(
             lines.append(shlex.join(command))
         elif isinstance(step, (MakeLink, LinkMatchingFiles)):
             lines += format_link_commands((step,))
-        elif isinstance(step, Remove):
+        elif isinstance(step, RemovePath):
             lines.append(f"rm -r {step.path if '*' in step.path else shlex.quote(step.path)}")
-        elif isinstance(step, CommentOut):
-            lines.append(f"- {step.text.strip()}  # in {step.path}, line {step.line}")
+        elif isinstance(step, CommentOutLine):
+            lines.append(f"- {step.expected_text.strip()}  # in {step.path}, line {step.line_number}")
         else:
             lines += _format_script_changes(step, environment.prefix)
     return tuple(lines)
@@ -207,7 +213,7 @@ def format_steps(
 def _format_script_changes(step: ShellStep, prefix: str) -> list[str]:
     """Return the lines that a step changes in the sh scripts, as in a diff; if there are none, those that it adds."""
     lines = []
-    for script in list_scripts(prefix):
+    for script in list_activate_scripts(prefix):
         text = _load_text(script)
         if script.suffix in (".fish", ".csh"):
             continue
@@ -220,7 +226,7 @@ def _format_script_changes(step: ShellStep, prefix: str) -> list[str]:
     if lines:
         return lines
     script_or_prefix = list_editable_scripts(prefix)[0] if list_editable_scripts(prefix) else prefix
-    _begin, *added_lines, _end = add_block("", "sh", (step,)).splitlines()
+    _begin, *added_lines, _end = update_block("", "sh", (step,)).splitlines()
     return [f"+ {line}  # in {script_or_prefix}" for line in added_lines]
 
 
@@ -231,7 +237,7 @@ def _make_pip_command(step: Install | Uninstall, environment: Environment) -> tu
         if isinstance(step, Install)
         else ("uninstall", "-y", *step.names)
     )
-    return (environment.python, "-m", "pip", *arguments)
+    return (environment.interpreter_path, "-m", "pip", *arguments)
 
 
 def _make_command(installer: Installer, step: Install | Uninstall) -> tuple[str, ...]:
@@ -245,10 +251,10 @@ def _make_command(installer: Installer, step: Install | Uninstall) -> tuple[str,
 
 def _list_install_arguments(step: Install) -> tuple[str, ...]:
     """Return the options and requirements for the install command of a step."""
-    if step.lock is not None:
-        return ("--no-deps", "--require-hashes", "-r", str(Compat.load().locks.cuda_path(step.lock)))
-    force_options = ("--force-reinstall",) if step.reinstall else ()
-    return (*force_options, *(() if step.dependencies else ("--no-deps",)), *step.requirements)
+    if step.lock_id is not None:
+        return ("--no-deps", "--require-hashes", "-r", str(Compat.load().locks.get_cuda_path(step.lock_id)))
+    force_options = ("--force-reinstall",) if step.force_reinstall else ()
+    return (*force_options, *(() if step.install_dependencies else ("--no-deps",)), *step.requirements)
 
 
 # ---------------------------------------------------------------- files
@@ -256,10 +262,10 @@ def _list_install_arguments(step: Install) -> tuple[str, ...]:
 
 def _iter_links(step: LinkMatchingFiles) -> Iterable[MakeLink]:
     """Yield the links that a step has to create or replace."""
-    for source in sorted(Path(step.source).glob(step.pattern)):
-        link_path = Path(step.folder, source.name)
+    for source in sorted(Path(step.source_folder).glob(step.pattern)):
+        link_path = Path(step.link_folder, source.name)
         if source.is_file() and (link_path.is_symlink() or not link_path.exists()):
-            yield MakeLink(str(link_path), os.path.relpath(source, step.folder))
+            yield MakeLink(str(link_path), os.path.relpath(source, step.link_folder))
 
 
 def _find_matching_paths(pattern: str) -> list[Path]:
@@ -285,14 +291,14 @@ def make_link(link: MakeLink) -> None:
         raise ActionError(msg)
     temporary = Path(get_unfinished_path(link_path))
     try:
-        remove(temporary)
+        remove_path(temporary)
         temporary.symlink_to(link.target)
         temporary.replace(link_path)
     except OSError as error:
         raise _make_error(link_path, error) from error
 
 
-def _comment_out(step: CommentOut) -> None:
+def _comment_out(step: CommentOutLine) -> None:
     """Comment out the line of a step. Raise ActionError if it has changed or cannot be written."""
     path = Path(step.path)
     if path.is_symlink() or not path.is_file():
@@ -300,7 +306,7 @@ def _comment_out(step: CommentOut) -> None:
         raise ActionError(msg)
     new_text = comment_out_line(step, _load_text(path))
     if new_text is None:
-        msg = f"{clean_line(step.path)} has changed in line {step.line}: it is left unchanged."
+        msg = f"{clean_line(step.path)} has changed in line {step.line_number}: it is left unchanged."
         raise ActionError(msg)
     _write_text(path, new_text)
 
@@ -308,7 +314,7 @@ def _comment_out(step: CommentOut) -> None:
 def _remove_path(path: Path) -> None:
     """Remove a file, link or folder. Raise ActionError if that fails."""
     try:
-        remove(path)
+        remove_path(path)
     except OSError as error:
         raise _make_error(path, error) from error
 

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes.steps import Export, Prepend, Rename, Unset
-from tfdoctor.text import lazy_pattern, split_entries
+from tfdoctor.causes.steps import PrependEntries, RenameVariable, SetVariable, UnsetVariable
+from tfdoctor.text import make_lazy_pattern, split_path_list
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,12 +26,12 @@ __all__ = [
     "BLOCK_BEGIN",
     "BLOCK_END",
     "NO_OP_PREFIX",
-    "activate",
-    "detect_kind",
+    "detect_activation_kind",
     "edit_script",
+    "list_activate_scripts",
     "list_editable_scripts",
     "list_inherited_variables",
-    "list_scripts",
+    "read_activated_variables",
 ]
 
 BLOCK_BEGIN = "# >>> tfdoctor fix >>>"
@@ -51,20 +51,20 @@ _SOURCE_COMMAND = 'for script in "$@"; do . "$script"; done >/dev/null 2>&1; exe
 # second command does more than set the variable, so it must not be edited.
 _WORD_PART = r"""(?:[^\s;&|<>()`"'\\#]|"(?:[^"`\\$]|\\.|\$(?!\())*"|'[^']*'|\\.|(?<!\s)\#)"""
 # The value of an assignment in sh, and the values in fish and csh, each with an optional comment.
-_ONE_VALUE = lazy_pattern(rf"{_WORD_PART}*(?:\s+\#.*|\s*)")
-_MANY_VALUES = lazy_pattern(rf"(?:\s+{_WORD_PART}+)*(?:\s+\#.*|\s*)")
+_ONE_VALUE = make_lazy_pattern(rf"{_WORD_PART}*(?:\s+\#.*|\s*)")
+_MANY_VALUES = make_lazy_pattern(rf"(?:\s+{_WORD_PART}+)*(?:\s+\#.*|\s*)")
 
 
-def detect_kind(prefix: str) -> str | None:
+def detect_activation_kind(prefix: str) -> str | None:
     """Return the kind of an environment: "conda", "venv", or None if it cannot be activated."""
     if Path(prefix, "conda-meta").is_dir():
         return "conda"
     return "venv" if Path(prefix, "pyvenv.cfg").is_file() else None
 
 
-def list_scripts(prefix: str) -> tuple[Path, ...]:
+def list_activate_scripts(prefix: str) -> tuple[Path, ...]:
     """Return the activate scripts for sh, fish and csh, except those that are too large."""
-    if detect_kind(prefix) == "conda":
+    if detect_activation_kind(prefix) == "conda":
         folder = Path(prefix, "etc/conda/activate.d")
         paths = [*folder.glob("*.sh"), *folder.glob("*.fish"), *folder.glob("*.csh")]
     else:
@@ -78,17 +78,17 @@ def list_editable_scripts(prefix: str) -> tuple[Path, ...]:
     In a virtual environment these are the activate scripts. In a conda environment there is one separate file, which may
     not exist yet.
     """
-    if detect_kind(prefix) == "conda":
+    if detect_activation_kind(prefix) == "conda":
         return (Path(prefix, "etc/conda/activate.d/tfdoctor.sh"),)
-    return tuple(path for path in list_scripts(prefix) if path.parent == Path(prefix, "bin"))
+    return tuple(path for path in list_activate_scripts(prefix) if path.parent == Path(prefix, "bin"))
 
 
-def activate(system: System, prefix: str) -> dict[str, str] | None:
+def read_activated_variables(system: System, prefix: str) -> dict[str, str] | None:
     """Run the activate scripts in a shell, and return the environment variables after that.
 
     Return None if there is no script or no shell, or if a script fails.
     """
-    scripts = [str(path) for path in list_scripts(prefix) if path.suffix not in (".fish", ".csh")]
+    scripts = [str(path) for path in list_activate_scripts(prefix) if path.suffix not in (".fish", ".csh")]
     shell = system.which("bash") or system.which("sh")
     if not scripts or shell is None:
         return None
@@ -112,12 +112,14 @@ def activate(system: System, prefix: str) -> dict[str, str] | None:
         for name, value in system.env.items()
         if name in temporary_names or name in ("BASH_ENV", "ENV")
     }
-    return {str(name): value for name, value in variables.items() if name not in temporary_names} | restored_variables
+    return {
+        str(name): value for name, value in variables.items() if name not in temporary_names
+    } | restored_variables
 
 
 def list_inherited_variables(system: System, prefix: str) -> frozenset[str]:
     """Return the names of this process's variables that no activate script mentions."""
-    texts = [script.read_text("utf-8", "replace") for script in list_scripts(prefix)]
+    texts = [script.read_text("utf-8", "replace") for script in list_activate_scripts(prefix)]
     names = {name for text in texts for name in re.findall(r"\w+", text)}
     return frozenset(system.env) - names
 
@@ -157,18 +159,18 @@ def _neutralize_line(line: str, script_name: str, step: ShellStep) -> str:
 
     The line is returned unchanged if it does more than set the variable, or if it continues on the next line.
     """
-    if isinstance(step, Prepend):
+    if isinstance(step, PrependEntries):
         return line
-    variable = step.wrong if isinstance(step, Rename) else step.name
+    variable = step.wrong_name if isinstance(step, RenameVariable) else step.name
     match = _compile_assignment(script_name, variable).match(line)
     if match is None:
         return line
-    if isinstance(step, Rename):
-        return re.sub(rf"\b{re.escape(step.wrong)}\b", step.right, line)
+    if isinstance(step, RenameVariable):
+        return re.sub(rf"\b{re.escape(step.wrong_name)}\b", step.right_name, line)
     value = match["value"]
     if not (_MANY_VALUES if script_name.endswith((".fish", ".csh")) else _ONE_VALUE).fullmatch(value):
         return line
-    if isinstance(step, (Unset, Export)):
+    if isinstance(step, (UnsetVariable, SetVariable)):
         return _comment_out(line)
     for entry in step.entries:
         value = _drop_entry(value, entry)
@@ -202,7 +204,7 @@ def _drop_entry(value: str, entry: str) -> str:
 # ---------------------------------------------------------------- added lines
 
 
-def add_block(text: str, script_name: str, steps: Sequence[ShellStep]) -> str:
+def update_block(text: str, script_name: str, steps: Sequence[ShellStep]) -> str:
     """Return the text of a script with tfdoctor's block at its end, which contains the lines for the steps.
 
     The lines of an existing block are kept, and no line is added twice.
@@ -274,15 +276,18 @@ def _make_filter(variable: str, entries: Sequence[str]) -> str:
 
 def _format_for_sh(step: ShellStep) -> tuple[str, ...]:
     """Return the lines for sh, which bash and zsh also run."""
-    if isinstance(step, Export):
+    if isinstance(step, SetVariable):
         return (f"export {step.name}={_quote_for_sh(step.value)}",)
-    if isinstance(step, Unset):
+    if isinstance(step, UnsetVariable):
         return (f"unset {step.name}",)
-    if isinstance(step, Rename):
+    if isinstance(step, RenameVariable):
         return (
-            f'if [ -n "${{{step.wrong}:-}}" ]; then export {step.right}="${{{step.wrong}}}"; unset {step.wrong}; fi',
+            (
+                f'if [ -n "${{{step.wrong_name}:-}}" ]; then export {step.right_name}="${{{step.wrong_name}}}"; '
+                f"unset {step.wrong_name}; fi"
+            ),
         )
-    if isinstance(step, Prepend):
+    if isinstance(step, PrependEntries):
         joined = _quote_for_sh(":".join(step.folders))
         return (f'export {step.name}={joined}"${{{step.name}:+:${step.name}}}"',)
     pipeline = _make_filter(step.name, step.entries)
@@ -293,13 +298,15 @@ def _format_for_sh(step: ShellStep) -> tuple[str, ...]:
 
 
 def _format_for_fish(step: ShellStep) -> tuple[str, ...]:
-    if isinstance(step, Export):
+    if isinstance(step, SetVariable):
         return (f"set -gx {step.name} {_quote_for_fish(step.value)}",)
-    if isinstance(step, Unset):
+    if isinstance(step, UnsetVariable):
         return (f"set -e {step.name}",)
-    if isinstance(step, Rename):
-        return (f"if set -q {step.wrong}; set -gx {step.right} ${step.wrong}; set -e {step.wrong}; end",)
-    if isinstance(step, Prepend):
+    if isinstance(step, RenameVariable):
+        return (
+            f"if set -q {step.wrong_name}; set -gx {step.right_name} ${step.wrong_name}; set -e {step.wrong_name}; end",
+        )
+    if isinstance(step, PrependEntries):
         return (f"set -gx --path {step.name} {' '.join(map(_quote_for_fish, step.folders))} ${step.name}",)
     wrong_entries = " ".join(map(_quote_for_fish, _list_spellings(step.entries)))
     name = step.name
@@ -320,14 +327,14 @@ def _format_for_csh(step: ShellStep) -> tuple[str, ...]:
 
     Each `if` is a block: `if ($?x) command` on one line would expand the variable even if it is not set.
     """
-    name = step.wrong if isinstance(step, Rename) else step.name
-    if isinstance(step, Export):
+    name = step.wrong_name if isinstance(step, RenameVariable) else step.name
+    if isinstance(step, SetVariable):
         return (f"setenv {name} {_quote_for_csh(step.value)}",)
-    if isinstance(step, Unset):
+    if isinstance(step, UnsetVariable):
         return (f"unsetenv {name}",)
-    if isinstance(step, Rename):
-        return (f"if ($?{name}) then", f'setenv {step.right} "${name}"', f"unsetenv {name}", "endif")
-    if isinstance(step, Prepend):
+    if isinstance(step, RenameVariable):
+        return (f"if ($?{name}) then", f'setenv {step.right_name} "${name}"', f"unsetenv {name}", "endif")
+    if isinstance(step, PrependEntries):
         joined = _quote_for_csh(":".join(step.folders))
         return (
             f"if ($?{name}) then",
@@ -361,20 +368,20 @@ def _format_for_csh(step: ShellStep) -> tuple[str, ...]:
     )
 
 
-def list_unsatisfied(steps: Sequence[ShellStep], env: Mapping[str, str]) -> tuple[ShellStep, ...]:
+def list_unsatisfied_steps(steps: Sequence[ShellStep], env: Mapping[str, str]) -> tuple[ShellStep, ...]:
     """Return the steps that are not satisfied by `env`, the variables after activation."""
     return tuple(step for step in steps if not _is_satisfied(step, env))
 
 
 def _is_satisfied(step: ShellStep, env: Mapping[str, str]) -> bool:
     """Return whether the variables are as the step requires, ignoring trailing slashes of list entries."""
-    if isinstance(step, Export):
+    if isinstance(step, SetVariable):
         return env.get(step.name) == step.value
-    if isinstance(step, Unset):
+    if isinstance(step, UnsetVariable):
         return step.name not in env
-    if isinstance(step, Rename):
-        return step.wrong not in env
-    entries = {entry.rstrip("/") for entry in split_entries(step.name, env.get(step.name, ""))}
-    if isinstance(step, Prepend):
+    if isinstance(step, RenameVariable):
+        return step.wrong_name not in env
+    entries = {entry.rstrip("/") for entry in split_path_list(step.name, env.get(step.name, ""))}
+    if isinstance(step, PrependEntries):
         return all(folder.rstrip("/") in entries for folder in step.folders)
     return not entries & {entry.rstrip("/") for entry in step.entries}

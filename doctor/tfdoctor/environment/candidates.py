@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.causes.steps import (
     SHELL_STEPS,
-    CommentOut,
-    Export,
+    CommentOutLine,
     Install,
     LinkMatchingFiles,
     MakeLink,
-    Prepend,
-    Remove,
+    PrependEntries,
     RemoveEntries,
-    Rename,
+    RemovePath,
+    RenameVariable,
+    SetVariable,
     Uninstall,
-    Unset,
+    UnsetVariable,
 )
-from tfdoctor.environment.models import Candidate, Environment, Unfixed
+from tfdoctor.environment.models import Candidate, Environment, UnfixedFinding
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Severity
 from tfdoctor.rules import RULES_BY_CODE
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "changes_packages",
-    "is_better",
-    "is_worse",
+    "is_improvement",
+    "is_prediction_worse",
     "list_fix_candidates",
     "list_unfixed",
     "make_environment",
@@ -50,11 +50,11 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def make_environment(
-    report: Report, kind: str | None, inherited: frozenset[str] = frozenset()
+    report: Report, kind: str | None, inherited_variables: frozenset[str] = frozenset()
 ) -> Environment | None:
     """Return the environment of the Python in a report; None if that Python could not be queried.
 
-    `kind` is "venv", "conda" or None, and `inherited` are the names of variables from the caller's shell. The result
+    `kind` is "venv", "conda" or None, and `inherited_variables` are the names of variables from the caller's shell. The result
     gives the reason if fix must not change the environment.
     """
     python = value_of(report.facts.python)
@@ -73,10 +73,10 @@ def make_environment(
         kind = None
     return Environment(
         prefix=python.prefix,
-        python=python.executable,
-        kind=kind,
-        refusal=refusal,
-        inherited_variables=inherited,
+        interpreter_path=python.executable,
+        activation_kind=kind,
+        refusal_reason=refusal,
+        inherited_variables=inherited_variables,
     )
 
 
@@ -110,17 +110,21 @@ def _get_fix_order(finding: Finding) -> float:
 
 def find_obstacle(steps: Sequence[Step], environment: Environment, report: Report) -> str:
     """Return the reason why the steps are impossible in the environment, as a sentence, or ""."""
-    if environment.refusal:
-        return environment.refusal
+    if environment.refusal_reason:
+        return environment.refusal_reason
     for step in steps:
-        if isinstance(step, (Unset, Export)) and step.name in environment.inherited_variables:
+        if isinstance(step, (UnsetVariable, SetVariable)) and step.name in environment.inherited_variables:
             return (
                 f"{step.name} comes from the shell that tfdoctor was started in, and must be changed there."
             )
         path = _get_changed_path(step)
         if path is not None and not _is_inside(path, environment.prefix):
             return f"{path} lies outside the environment {environment.prefix}."
-        if path is None and not isinstance(step, (Install, Uninstall)) and environment.kind is None:
+        if (
+            path is None
+            and not isinstance(step, (Install, Uninstall))
+            and environment.activation_kind is None
+        ):
             return "This Python is in no environment that is activated: its variables come from elsewhere."
         if isinstance(step, SHELL_STEPS) and not _is_safe_in_script(step):
             return "A name or a path in it has characters that do not belong in a shell script."
@@ -142,12 +146,12 @@ def find_obstacle(steps: Sequence[Step], environment: Environment, report: Repor
 
 def _is_safe_in_script(step: ShellStep) -> bool:
     """Return whether a step has valid names and printable values, so that a script may contain it."""
-    names = (step.wrong, step.right) if isinstance(step, Rename) else (step.name,)
+    names = (step.wrong_name, step.right_name) if isinstance(step, RenameVariable) else (step.name,)
     values: tuple[str, ...] = ()
-    if isinstance(step, Export):
+    if isinstance(step, SetVariable):
         values = (step.value,)
-    elif isinstance(step, (Prepend, RemoveEntries)):
-        values = step.folders if isinstance(step, Prepend) else step.entries
+    elif isinstance(step, (PrependEntries, RemoveEntries)):
+        values = step.folders if isinstance(step, PrependEntries) else step.entries
     return all(_VARIABLE_NAME.fullmatch(name) for name in names) and all(map(str.isprintable, values))
 
 
@@ -158,16 +162,16 @@ def changes_packages(steps: Sequence[Step]) -> bool:
 
 def _get_changed_path(step: Step) -> str | None:
     """Return the path that a step changes; None for a step that changes packages or variables."""
-    if isinstance(step, (MakeLink, Remove, CommentOut)):
+    if isinstance(step, (MakeLink, RemovePath, CommentOutLine)):
         return step.path
-    return step.folder if isinstance(step, LinkMatchingFiles) else None
+    return step.link_folder if isinstance(step, LinkMatchingFiles) else None
 
 
 def _is_inside(path: str, prefix: str) -> bool:
     return posixpath.normpath(path).startswith(f"{prefix.rstrip('/')}/")
 
 
-def is_better(before: Report, after: Report, finding: Finding) -> bool:
+def is_improvement(before: Report, after: Report, finding: Finding) -> bool:
     """Return whether a fix improved the report.
 
     A better prediction is an improvement. If the prediction is the same, either the finding must be gone, or some
@@ -185,7 +189,7 @@ def is_better(before: Report, after: Report, finding: Finding) -> bool:
     return bool(no_longer_missing) and not newly_missing
 
 
-def is_worse(before: Report, after: Report) -> bool:
+def is_prediction_worse(before: Report, after: Report) -> bool:
     """Return whether a fix made the prediction worse."""
     return _rank_prediction(after.prediction) < _rank_prediction(before.prediction)
 
@@ -198,7 +202,7 @@ def _rank_prediction(prediction: Prediction) -> tuple[int, int, int]:
 
 def list_unfixed(
     report: Report, environment: Environment, codes: Collection[str] = ()
-) -> tuple[Unfixed, ...]:
+) -> tuple[UnfixedFinding, ...]:
     """Return the findings that fix does not fix, each with the reason.
 
     `codes` restricts the findings as in `list_fix_candidates`.
@@ -218,5 +222,5 @@ def list_unfixed(
             reason = "You have to decide this:"
         else:
             reason = "This cannot be fixed by software."
-        unfixed.append(Unfixed(finding, reason))
+        unfixed.append(UnfixedFinding(finding, reason))
     return tuple(unfixed)

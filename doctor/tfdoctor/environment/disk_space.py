@@ -25,10 +25,10 @@ __all__ = [
     "DiskSpaceNeed",
     "InstallSizes",
     "capture_output",
-    "check_needs",
     "compute_needs",
     "has_space_for_pip_cache",
-    "measure_usage",
+    "measure_disk_usage",
+    "require_space",
 ]
 
 _COMMAND_TIMEOUT_S = 120.0
@@ -51,21 +51,21 @@ class DiskSpaceNeed:
     """An existing folder on the file system."""
     purposes: tuple[str, ...]
     """What the space is for: `"the environment"`, `"uv's cache"` or `"temporary files"`."""
-    size: int
+    needed_bytes: int
     """The needed space in bytes."""
-    free: int
+    free_bytes: int
     """The free space for this user in bytes."""
 
     @property
     def is_met(self) -> bool:
         """Whether the free space is sufficient."""
-        return self.size <= self.free
+        return self.needed_bytes <= self.free_bytes
 
     @property
     def text(self) -> str:
         """The need as one line: `"/home (the environment and uv's cache): 5.2 GB needed, 40.1 GB free"`."""
         folder_text = clean_line(str(self.folder))
-        sizes = f"{format_gigabytes(self.size)} needed, {format_gigabytes(self.free)} free"
+        sizes = f"{format_gigabytes(self.needed_bytes)} needed, {format_gigabytes(self.free_bytes)} free"
         return f"{folder_text} ({' and '.join(self.purposes)}): {sizes}"
 
 
@@ -75,17 +75,17 @@ class InstallSizes:
 
     folder: Path
     """The folder of the environment."""
-    size: int | None
+    unpacked_bytes: int | None
     """The unpacked size of all wheels in bytes; None if it is not known."""
-    download: int
+    download_bytes: int
     """The size of the downloads in bytes."""
-    wheels: Mapping[str, int]
+    unpacked_bytes_by_wheel: Mapping[str, int]
     """The unpacked sizes of the large wheels in bytes, by name."""
-    locks: tuple[Path, ...]
+    lock_files: tuple[Path, ...]
     """The lock files of the wheels."""
-    uv: str | None
+    uv_path: str | None
     """The path of uv; None if pip installs."""
-    base: str
+    base_python: str
     """The base interpreter: a path, or a version."""
     env: Mapping[str, str]
     """The environment variables for the installer."""
@@ -104,7 +104,7 @@ def find_existing_folder(path: Path) -> Path:
     return Path("/")
 
 
-def group_by_disk(sizes: Iterable[tuple[str, Path, int]]) -> tuple[DiskSpaceNeed, ...]:
+def sum_needs_by_disk(sizes: Iterable[tuple[str, Path, int]]) -> tuple[DiskSpaceNeed, ...]:
     """Return the total need of each file system.
 
     `sizes` contains (purpose, folder, bytes). A file system that cannot be queried is omitted.
@@ -118,19 +118,19 @@ def group_by_disk(sizes: Iterable[tuple[str, Path, int]]) -> tuple[DiskSpaceNeed
             continue
         previous = needs_by_device.get(device)
         needs_by_device[device] = (
-            DiskSpaceNeed(folder=existing, purposes=(purpose,), size=size, free=free)
+            DiskSpaceNeed(folder=existing, purposes=(purpose,), needed_bytes=size, free_bytes=free)
             if previous is None
             else DiskSpaceNeed(
                 folder=previous.folder,
                 purposes=(*previous.purposes, purpose),
-                size=previous.size + size,
-                free=free,
+                needed_bytes=previous.needed_bytes + size,
+                free_bytes=free,
             )
         )
     return tuple(needs_by_device.values())
 
 
-def check_needs(needs: Iterable[DiskSpaceNeed], folder_text: str) -> None:
+def require_space(needs: Iterable[DiskSpaceNeed], folder_text: str) -> None:
     """Raise DiskSpaceError if a need is not met. `folder_text` is the environment's folder, as printed."""
     unmet = [need for need in needs if not need.is_met]
     if unmet:
@@ -149,39 +149,39 @@ def check_needs(needs: Iterable[DiskSpaceNeed], folder_text: str) -> None:
 
 
 def compute_needs(
-    install_sizes: InstallSizes, *, installed_bytes: int = 0, exact: bool = False
+    install_sizes: InstallSizes, *, installed_bytes: int = 0, subtract_cached: bool = False
 ) -> tuple[DiskSpaceNeed, ...]:
     """Return the needs of an installation by file system; empty if the unpacked size is not known.
 
     `installed_bytes` is the size of what is already installed. Wheels that are already in uv's cache need no space
-    there, but looking for them takes time: they are subtracted only if space is short or `exact` is true.
+    there, but looking for them takes time: they are subtracted only if space is short or `subtract_cached` is true.
     """
-    size = install_sizes.size
+    size = install_sizes.unpacked_bytes
     if size is None:
         return ()
-    if install_sizes.uv is None:  # pip keeps all downloads until it has unpacked them
+    if install_sizes.uv_path is None:  # pip keeps all downloads until it has unpacked them
         temporary_folder = Path(install_sizes.env.get("TMPDIR") or install_sizes.folder)
-        return group_by_disk(
+        return sum_needs_by_disk(
             [
                 ("the environment", install_sizes.folder, max(size - installed_bytes, 0)),
-                ("temporary files", temporary_folder, install_sizes.download),
+                ("temporary files", temporary_folder, install_sizes.download_bytes),
             ]
         )
     cache = _find_uv_cache(install_sizes)
     if cache is None:
-        return group_by_disk([("the environment", install_sizes.folder, max(size - installed_bytes, 0))])
+        return sum_needs_by_disk([("the environment", install_sizes.folder, max(size - installed_bytes, 0))])
     # uv links the files in its cache into the environment if both are on one disk. They need space only once.
     uses_links = install_sizes.env.get("UV_LINK_MODE") != "copy" and _is_same_disk(
         cache, install_sizes.folder
     )
     environment_size = 0 if uses_links else max(size - installed_bytes, 0)
-    disk_needs = group_by_disk(
+    disk_needs = sum_needs_by_disk(
         [("the environment", install_sizes.folder, environment_size), ("uv's cache", cache, size)]
     )
-    if not exact and all(need.is_met for need in disk_needs):
+    if not subtract_cached and all(need.is_met for need in disk_needs):
         return disk_needs
     remaining = max(size - _measure_cached_wheels(install_sizes), 0)
-    return group_by_disk(
+    return sum_needs_by_disk(
         [("the environment", install_sizes.folder, environment_size), ("uv's cache", cache, remaining)]
     )
 
@@ -194,14 +194,14 @@ def has_space_for_pip_cache(install_sizes: InstallSizes) -> bool:
     env = install_sizes.env
     home = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - may not be a path at all
     cache = Path(env.get("PIP_CACHE_DIR") or Path(env.get("XDG_CACHE_HOME") or f"{home}/.cache", "pip"))
-    size = install_sizes.size or 0
+    size = install_sizes.unpacked_bytes or 0
     temporary_folder = Path(env.get("TMPDIR") or install_sizes.folder)
     sizes = [  # without purposes, because the needs are not printed
         ("", install_sizes.folder, size),
-        ("", temporary_folder, install_sizes.download),
-        ("", cache, install_sizes.download),
+        ("", temporary_folder, install_sizes.download_bytes),
+        ("", cache, install_sizes.download_bytes),
     ]
-    return all(need.is_met for need in group_by_disk(sizes))
+    return all(need.is_met for need in sum_needs_by_disk(sizes))
 
 
 def _is_same_disk(first: Path, second: Path) -> bool:
@@ -214,7 +214,7 @@ def _is_same_disk(first: Path, second: Path) -> bool:
 
 def _find_uv_cache(install_sizes: InstallSizes) -> Path | None:
     """Return uv's cache folder; None if uv does not report an absolute path."""
-    output = capture_output((str(install_sizes.uv), "cache", "dir"), install_sizes.env)
+    output = capture_output((str(install_sizes.uv_path), "cache", "dir"), install_sizes.env)
     return Path(output.strip()) if output is not None and output.strip().startswith("/") else None
 
 
@@ -223,17 +223,17 @@ def _measure_cached_wheels(install_sizes: InstallSizes) -> int:
 
     If some wheels are missing there, only the large ones are counted.
     """
-    if _is_cached(install_sizes, install_sizes.locks):
-        return install_sizes.size or 0
+    if _is_cached(install_sizes, install_sizes.lock_files):
+        return install_sizes.unpacked_bytes or 0
     total = 0
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
         path = Path(name, "one.txt")
         for line in (
             locked_line
-            for lock in install_sizes.locks
+            for lock in install_sizes.lock_files
             for locked_line in lock.read_text(encoding="utf-8").splitlines()
         ):
-            size = install_sizes.wheels.get(line.partition("==")[0])
+            size = install_sizes.unpacked_bytes_by_wheel.get(line.partition("==")[0])
             if size is not None:
                 path.write_text(f"{line}\n", encoding="utf-8")
                 total += size if _is_cached(install_sizes, [path]) else 0
@@ -246,10 +246,11 @@ def _is_cached(install_sizes: InstallSizes, files: Iterable[Path]) -> bool:
     file_options = [argument for path in files for argument in ("-r", str(path))]
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
         # The base is a version, not a path, if that Python is not installed yet.
-        option = "--python" if "/" in install_sizes.base else "--python-version"
-        target = (option, install_sizes.base, "--target", name)
+        option = "--python" if "/" in install_sizes.base_python else "--python-version"
+        target = (option, install_sizes.base_python, "--target", name)
         output = capture_output(
-            (str(install_sizes.uv), "pip", "install", *options, *target, *file_options), install_sizes.env
+            (str(install_sizes.uv_path), "pip", "install", *options, *target, *file_options),
+            install_sizes.env,
         )
     # uv's dry run prints these messages.
     return output is not None and "Would download" not in output and "Would install" in output
@@ -258,14 +259,14 @@ def _is_cached(install_sizes: InstallSizes, files: Iterable[Path]) -> bool:
 def capture_output(command: Sequence[str], env: Mapping[str, str]) -> str | None:
     """Return the standard output and error of a command; None if the command fails or takes too long."""
     try:
-        completed = children.run(command, env=make_child_environment(env), timeout=_COMMAND_TIMEOUT_S)
+        completed = children.run_program(command, env=make_child_environment(env), timeout=_COMMAND_TIMEOUT_S)
     except (OSError, ValueError):
         return None
     text = completed.stdout + completed.stderr  # uv prints on standard error what it would do
     return text[:_MAX_OUTPUT_BYTES].decode("utf-8", "replace") if completed.returncode == 0 else None
 
 
-def measure_usage(folder: Path) -> int:
+def measure_disk_usage(folder: Path) -> int:
     """Return the disk usage of a folder in bytes; a file with several hard links counts once."""
     total, inodes = 0, set()
     for parent, _, names in os.walk(folder):

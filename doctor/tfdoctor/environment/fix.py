@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.environment.actions import StepRunner, format_steps, list_changed_paths
-from tfdoctor.environment.activation import activate, detect_kind, list_inherited_variables
+from tfdoctor.environment.activation import (
+    detect_activation_kind,
+    list_inherited_variables,
+    read_activated_variables,
+)
 from tfdoctor.environment.candidates import (
     changes_packages,
-    is_better,
-    is_worse,
+    is_improvement,
+    is_prediction_worse,
     list_fix_candidates,
     list_unfixed,
 )
@@ -63,18 +67,18 @@ class FixRequest:
     """The value of `--python`; None for the usual search."""
     codes: tuple[str, ...] = ()
     """The codes of the findings to fix; empty for all warnings and errors."""
-    installer: str | None = None
+    preferred_installer: str | None = None
     """`"uv"`, `"pip"`, or None for whichever is found."""
     timeout: float = 10.0
     """The time limit in seconds for each examination."""
-    deep: bool = True
+    runs_tensorflow: bool = True
     """Whether to run TensorFlow at the end, if something was fixed and a GPU is expected."""
     inherits_stderr: bool = False
     """Whether an installer writes directly to standard error, so that its output is not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
-class Examination:
+class EnvironmentExamination:
     """The result of one examination of the environment."""
 
     report: Report
@@ -85,7 +89,7 @@ class Examination:
 
 def examine_environment(
     new_system: Callable[[Mapping[str, str] | None], System], compat: Compat, request: FixRequest
-) -> Examination:
+) -> EnvironmentExamination:
     """Examine the requested Python, with its environment activated if possible.
 
     `new_system` returns this machine with the given environment variables; None stands for those of this process.
@@ -93,8 +97,10 @@ def examine_environment(
     """
     system = new_system(None)
     choice, python_facts = _choose_python(system, request)
-    kind = detect_kind(python_facts.prefix) if choice.kernel is None else None  # Jupyter activates nothing
-    variables = activate(system, python_facts.prefix) if kind is not None else None
+    kind = (
+        detect_activation_kind(python_facts.prefix) if choice.kernel is None else None
+    )  # Jupyter activates nothing
+    variables = read_activated_variables(system, python_facts.prefix) if kind is not None else None
     inherited = list_inherited_variables(system, python_facts.prefix)
     interpreter = request.python
     if choice.kernel is not None:
@@ -105,7 +111,7 @@ def examine_environment(
     environment = find_environment(report, kind, inherited)
     if environment is None:
         raise _make_unexamined_error(report.facts.python)
-    return Examination(report, environment, is_activated=variables is not None)
+    return EnvironmentExamination(report, environment, is_activated=variables is not None)
 
 
 def _apply_kernel_variables(new_system: Callable[[Mapping[str, str] | None], System], path: str) -> System:
@@ -123,9 +129,7 @@ def _choose_python(system: System, request: FixRequest) -> tuple[PythonChoice, P
     if choice.lost and request.python is None:  # the Python that was chosen instead may be the wrong one
         unusable = choice.lost[0]
         prefix = clean_line(unusable.prefix)
-        message = (
-            f"${unusable.variable} names {prefix}, {describe_unusable_environment(unusable)}: which Python is meant?"
-        )
+        message = f"${unusable.variable} names {prefix}, {describe_unusable_environment(unusable)}: which Python is meant?"
         raise UsageError(message, hint=f"Name it: tfdoctor fix --python {clean_line(choice.path)}")
     fact = query_chosen_python(
         system, choice, is_requested=request.python is not None, timeout=request.timeout
@@ -153,7 +157,7 @@ def plan_fix(
     Raise UsageError if the Python cannot be examined, or JournalError if the journal cannot be read.
     """
     examination = examine_environment(new_system, compat, request)
-    runner = StepRunner(examination.environment, lambda: new_system(None), env, request.installer)
+    runner = StepRunner(examination.environment, lambda: new_system(None), env, request.preferred_installer)
     first_by_code: dict[str, Candidate] = {}
     for candidate in list_fix_candidates(examination.report, examination.environment, request.codes):
         first_by_code.setdefault(candidate.finding.code, candidate)
@@ -169,10 +173,10 @@ def plan_fix(
     return FixResult(
         environment=examination.environment,
         attempts=attempts,
-        unfixed=unfixed,
-        before=examination.report,
-        after=examination.report,
-        recovered=(UNFINISHED_MESSAGE,)
+        unfixed_findings=unfixed,
+        report_before=examination.report,
+        report_after=examination.report,
+        recovery_notes=(UNFINISHED_MESSAGE,)
         if has_unfinished_changes(Path(examination.environment.prefix))
         else (),
         is_activated=examination.is_activated,
@@ -202,7 +206,7 @@ def fix_environment(
     `env` contains the variables for installers. Raise UsageError if the Python cannot be examined, or JournalError if the
     journal cannot be used. A candidate that fails raises nothing: its `Attempt` contains the failure.
     """
-    old_entries = Journal.read(Path(find_prefix(new_system, request)))
+    old_entries = Journal.read_entries(Path(find_prefix(new_system, request)))
     first_examination = examine_environment(new_system, compat, request)
     has_unfinished = has_unfinished_changes(Path(first_examination.environment.prefix))
     if not has_unfinished and not list_fix_candidates(
@@ -212,22 +216,22 @@ def fix_environment(
         return FixResult(
             environment=first_examination.environment,
             attempts=(),
-            unfixed=unfixed,
-            before=first_examination.report,
-            after=first_examination.report,
+            unfixed_findings=unfixed,
+            report_before=first_examination.report,
+            report_after=first_examination.report,
             is_activated=first_examination.is_activated,
         )
-    with Journal.open(Path(first_examination.environment.prefix), on_wait=progress.stage) as journal:
+    with Journal.open(Path(first_examination.environment.prefix), on_wait=progress.begin_stage) as journal:
         # If another process changed the environment since, the first report is outdated.
-        is_outdated = has_unfinished or journal.recovered or journal.entries != old_entries
+        is_outdated = has_unfinished or journal.recovery_notes or journal.entries != old_entries
         examination = examine_environment(new_system, compat, request) if is_outdated else first_examination
         runner = StepRunner(
             examination.environment,
             lambda: new_system(None),
             env,
-            request.installer,
-            on_line=progress.line,
-            inherit=request.inherits_stderr,
+            request.preferred_installer,
+            on_line=progress.report_line,
+            inherits_stderr=request.inherits_stderr,
             pass_fds=(journal.fileno(),),
         )
         report_before, attempts = examination.report, list[Attempt]()
@@ -247,7 +251,7 @@ def fix_environment(
             if candidate is None:
                 break
             tried_keys.add(candidate.key)
-            progress.stage(f"{candidate.finding.code}  {candidate.finding.title}")
+            progress.begin_stage(f"{candidate.finding.code}  {candidate.finding.title}")
             attempt, examination = _try_candidate(
                 candidate,
                 examination,
@@ -258,24 +262,26 @@ def fix_environment(
             if attempt.status is FixStatus.FIXED:
                 fixed_codes.add(candidate.finding.code)
             attempts.append(attempt)
-        recovered = journal.recovered
+        recovered = journal.recovery_notes
     observed = None
-    if request.deep and fixed_codes and examination.report.prediction.gpu_registered:
+    if request.runs_tensorflow and fixed_codes and examination.report.prediction.gpu_registered:
         activated_system = _apply_activation(new_system, examination)
         observed = run_tensorflow(
             activated_system,
             compat,
             examination.report.facts,
             timeout=request.timeout,
-            on_message=progress.stage,
+            on_message=progress.begin_stage,
         )
     return FixResult(
         environment=examination.environment,
         attempts=tuple(attempts),
-        unfixed=list_unfixed(examination.report, examination.environment, request.codes),
-        before=report_before,
-        after=replace(examination.report, observed=observed) if observed is not None else examination.report,
-        recovered=recovered,
+        unfixed_findings=list_unfixed(examination.report, examination.environment, request.codes),
+        report_before=report_before,
+        report_after=replace(examination.report, observed=observed)
+        if observed is not None
+        else examination.report,
+        recovery_notes=recovered,
         observed=observed,
         is_activated=examination.is_activated,
     )
@@ -283,41 +289,49 @@ def fix_environment(
 
 def _try_candidate(
     candidate: Candidate,
-    before: Examination,
+    before: EnvironmentExamination,
     journal: Journal,
     runner: StepRunner,
-    examine_again: Callable[[], Examination],
-) -> tuple[Attempt, Examination]:
+    examine_again: Callable[[], EnvironmentExamination],
+) -> tuple[Attempt, EnvironmentExamination]:
     """Try one candidate, and return the attempt and the last valid examination.
 
     The changes are rolled back if the candidate fails, is interrupted, or does not improve the report.
     """
     commands = _format_commands(candidate, before.environment, runner)
     paths = list_changed_paths(candidate.steps, before.environment)
-    with journal.step(title=candidate.remedy.text, codes=(candidate.finding.code,), paths=paths) as step:
+    with journal.begin_step(
+        title=candidate.remedy.text, codes=(candidate.finding.code,), paths=paths
+    ) as step:
         try:
             runner.run(candidate.steps)
         except Error as error:
             step.rollback()
             return Attempt(candidate, FixStatus.FAILED, commands, error.message), before
         after = examine_again()
-        if not is_better(before.report, after.report, candidate.finding):
+        if not is_improvement(before.report, after.report, candidate.finding):
             step.rollback()
-            reason = "It made things worse." if is_worse(before.report, after.report) else "It did not help."
+            reason = (
+                "It made things worse."
+                if is_prediction_worse(before.report, after.report)
+                else "It did not help."
+            )
             return Attempt(candidate, FixStatus.ROLLED_BACK, commands, reason), before
         entry = step.commit()
-    return Attempt(candidate, FixStatus.FIXED, commands, changes=entry.changes), after
+    return Attempt(candidate, FixStatus.FIXED, commands, changed_path_count=entry.changes), after
 
 
 def _apply_activation(
-    new_system: Callable[[Mapping[str, str] | None], System], examination: Examination
+    new_system: Callable[[Mapping[str, str] | None], System], examination: EnvironmentExamination
 ) -> System:
     """Return the machine with the variables of the Jupyter kernel or of the activated environment, if any."""
     choice = examination.report.facts.choice
     if choice is not None and choice.kernel is not None:
         return _apply_kernel_variables(new_system, choice.kernel)
     system = new_system(None)
-    variables = activate(system, examination.environment.prefix) if examination.is_activated else None
+    variables = (
+        read_activated_variables(system, examination.environment.prefix) if examination.is_activated else None
+    )
     return new_system(variables) if variables is not None else system
 
 
@@ -337,6 +351,6 @@ def undo_fix(prefix: str, *, force: bool, progress: Progress) -> UndoResult:
     """
     if not Path(prefix, STATE_FOLDER).exists():
         # Opening the journal would create it, which may be impossible.
-        return UndoResult(entries=(), restored=0, unrestored=())
-    with Journal.open(Path(prefix), on_wait=progress.stage) as journal:
+        return UndoResult(undone_steps=(), restored_count=0, unrestored_paths=())
+    with Journal.open(Path(prefix), on_wait=progress.begin_stage) as journal:
         return journal.undo(force=force)

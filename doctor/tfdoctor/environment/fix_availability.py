@@ -7,10 +7,10 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.activation import detect_kind, list_inherited_variables
+from tfdoctor.environment.activation import detect_activation_kind, list_inherited_variables
 from tfdoctor.environment.candidates import list_fix_candidates, make_environment
 from tfdoctor.environment.folder import find_outward_links
-from tfdoctor.environment.models import Offer
+from tfdoctor.environment.models import FixOffer
 from tfdoctor.facts import value_of
 from tfdoctor.facts.python import PYTHON_OPTION
 from tfdoctor.text import clean_line
@@ -20,16 +20,18 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Report
     from tfdoctor.system import System
 
-__all__ = ["find_environment", "find_offer", "make_offer"]
+__all__ = ["find_environment", "find_fix_offer", "make_fix_offer"]
 
 
-def find_offer(report: Report, system: System) -> Offer | None:
+def find_fix_offer(report: Report, system: System) -> FixOffer | None:
     """Return the offer to run fix on this machine; None if fix has nothing to do or would refuse."""
     python, choice = value_of(report.facts.python), report.facts.choice
-    if python is None or (choice is not None and any(unusable.variable != PYTHON_OPTION for unusable in choice.lost)):
+    if python is None or (
+        choice is not None and any(unusable.variable != PYTHON_OPTION for unusable in choice.lost)
+    ):
         return None  # no Python, or a Python that was chosen because the active environment is unusable
     environment = find_environment(
-        report, detect_kind(python.prefix), list_inherited_variables(system, python.prefix)
+        report, detect_activation_kind(python.prefix), list_inherited_variables(system, python.prefix)
     )
     if (
         environment is None
@@ -37,21 +39,23 @@ def find_offer(report: Report, system: System) -> Offer | None:
         or not os.access(python.prefix, os.W_OK)
     ):
         return None
-    return make_offer(report, environment)
+    return make_fix_offer(report, environment)
 
 
-def find_environment(report: Report, kind: str | None, inherited: frozenset[str]) -> Environment | None:
+def find_environment(
+    report: Report, kind: str | None, inherited_variables: frozenset[str]
+) -> Environment | None:
     """Return the environment to fix, with its outward links; None if the Python could not be queried.
 
-    `kind` comes from `activation.detect_kind`, and `inherited` from `activation.list_inherited_variables`.
+    `kind` comes from `activation.detect_kind`, and `inherited_variables` from `activation.list_inherited_variables`.
     """
-    environment, python = make_environment(report, kind, inherited), value_of(report.facts.python)
-    if environment is None or environment.refusal or python is None:
+    environment, python = make_environment(report, kind, inherited_variables), value_of(report.facts.python)
+    if environment is None or environment.refusal_reason or python is None:
         return environment
     return replace(environment, outward_links=find_outward_links(python.prefix, python.site_packages))
 
 
-def make_offer(report: Report, environment: Environment) -> Offer | None:
+def make_fix_offer(report: Report, environment: Environment) -> FixOffer | None:
     """Return the offer for a known environment; None if nothing can be fixed."""
     python, choice = value_of(report.facts.python), report.facts.choice
     candidates = list_fix_candidates(report, environment)
@@ -65,4 +69,4 @@ def make_offer(report: Report, environment: Environment) -> Offer | None:
     )
     # Several candidates may share a finding object: keep each object once, in order.
     findings_by_id = {id(candidate.finding): candidate.finding for candidate in candidates}
-    return Offer(command=command, findings=tuple(findings_by_id.values()))
+    return FixOffer(command=command, findings=tuple(findings_by_id.values()))

@@ -27,11 +27,11 @@ __all__ = [
     "UNFINISHED_SUFFIX",
     "acquire_lock",
     "find_outward_links",
-    "fsync",
     "get_unfinished_path",
     "is_folder",
-    "remove",
-    "sync",
+    "remove_path",
+    "sync_path",
+    "sync_paths",
     "write_atomically",
 ]
 
@@ -51,10 +51,10 @@ def is_folder(path: str) -> bool:
         return False
 
 
-def find_outward_links(prefix: str, sites: Collection[str]) -> tuple[tuple[str, str], ...]:
+def find_outward_links(prefix: str, site_folders: Collection[str]) -> tuple[tuple[str, str], ...]:
     """Return (link, target) for each link in an environment that leads to a folder outside it.
 
-    `sites` are the site-packages folders, which are searched recursively; their parent folders in the environment are also
+    `site_folders` are the site-packages folders, which are searched recursively; their parent folders in the environment are also
     checked. The history would not record changes behind such a link. Unreadable folders are skipped.
     """
     real_prefix = os.path.realpath(prefix)
@@ -70,7 +70,7 @@ def find_outward_links(prefix: str, sites: Collection[str]) -> tuple[tuple[str, 
         return False
 
     pending = []
-    for site in sites:
+    for site in site_folders:
         relative = os.path.relpath(site, prefix)
         parts = relative.split("/") if not relative.startswith("..") else []
         folders = ["/".join((prefix.rstrip("/"), *parts[:depth])) for depth in range(1, len(parts) + 1)]
@@ -82,7 +82,7 @@ def find_outward_links(prefix: str, sites: Collection[str]) -> tuple[tuple[str, 
     return tuple(links.items())
 
 
-def fsync(path: str) -> None:
+def sync_path(path: str) -> None:
     """Sync a file, or the entries of a folder, to the disk. Raise OSError if that fails or the path is a link."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
@@ -91,13 +91,13 @@ def fsync(path: str) -> None:
         os.close(handle)
 
 
-def sync(paths: Collection[str]) -> None:
+def sync_paths(paths: Collection[str]) -> None:
     """Sync paths to the disk. If there are many paths, sync all file systems at once, which is faster."""
     if len(paths) > _MAX_SINGLE_SYNCS:
         os.sync()
         return
     for path in paths:
-        fsync(path)
+        sync_path(path)
 
 
 def get_unfinished_path(path: str | Path) -> str:
@@ -105,17 +105,17 @@ def get_unfinished_path(path: str | Path) -> str:
     return f"{path}{UNFINISHED_SUFFIX}"
 
 
-def write_atomically(path: str | Path, content: bytes, *, private: bool = False) -> None:
+def write_atomically(path: str | Path, content: bytes, *, is_private: bool = False) -> None:
     """Write a file atomically and sync it to the disk.
 
-    The owner (if this process is root), mode and extended attributes of an existing file are kept. If `private`, only
+    The owner (if this process is root), mode and extended attributes of an existing file are kept. If `is_private`, only
     the owner can read a new file. Raise OSError if writing fails.
     """
     unfinished_path = get_unfinished_path(path)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(unfinished_path)
     handle = os.open(
-        unfinished_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600 if private else 0o666
+        unfinished_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600 if is_private else 0o666
     )
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -133,7 +133,7 @@ def write_atomically(path: str | Path, content: bytes, *, private: bool = False)
         with contextlib.suppress(OSError):
             os.unlink(unfinished_path)
         raise
-    fsync(os.path.dirname(path))
+    sync_path(os.path.dirname(path))
 
 
 def copy_attributes(source: str | Path | int, target: str | Path | int) -> None:
@@ -159,7 +159,7 @@ def give_to_owner_of_folder(path: str) -> None:
             os.lchown(path, folder_info.st_uid, folder_info.st_gid)
 
 
-def remove(path: str | Path) -> None:
+def remove_path(path: str | Path) -> None:
     """Remove a file, a link, or a folder with its content; do nothing if the path does not exist.
 
     Raise OSError if the path cannot be removed.

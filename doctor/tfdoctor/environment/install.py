@@ -25,13 +25,13 @@ from tfdoctor.environment.actions import make_link
 from tfdoctor.environment.disk_space import (
     InstallSizes,
     capture_output,
-    check_needs,
     compute_needs,
     has_space_for_pip_cache,
-    measure_usage,
+    measure_disk_usage,
+    require_space,
 )
-from tfdoctor.environment.folder import STATE_FOLDER, remove, write_atomically
-from tfdoctor.environment.install_state import INSTALLING_VARIABLE, LockedFolder, Record
+from tfdoctor.environment.folder import STATE_FOLDER, remove_path, write_atomically
+from tfdoctor.environment.install_state import INSTALLING_VARIABLE, InstallRecord, LockedFolder
 from tfdoctor.environment.installers import (
     Installer,
     InstallFailedError,
@@ -63,9 +63,9 @@ __all__ = [
     "LockFiles",
     "NoLockError",
     "describe_changes",
-    "get_locks",
+    "get_lock_files",
     "install_environment",
-    "list_commands",
+    "list_install_commands",
     "list_locked_lines",
     "make_install_sizes",
     "resolve_requirements",
@@ -108,18 +108,18 @@ class InstallRequest:
     option: Option
     folder: Path
     """The absolute path of the environment."""
-    base: str
+    base_python: str
     """The base interpreter: a path, or a version that uv finds or downloads."""
-    version: str
+    python_version: str
     """The version of the base interpreter: `"3.11.7"`, or `"3.11"` if the patch release is not known."""
-    uv: str | None
+    uv_path: str | None
     """The path of uv; None if the environment's pip installs."""
-    locks: LockFiles
+    lock_files: LockFiles
     requirements: tuple[str, ...] = ()
     """Validated requirement lines (environment/requirements)."""
     constraints: tuple[str, ...] = ()
     """Validated lines of the constraints files (`-c`)."""
-    index: str | None = None
+    index_url: str | None = None
     """The URL of the package index; None for the usual one."""
     env: Mapping[str, str] = field(default_factory=dict)
     """The variables that the child processes inherit."""
@@ -137,10 +137,10 @@ class InstallRequest:
 
         pip can since 22.2 (`pip install --dry-run`), which requires Python 3.7.
         """
-        return self.uv is not None or versions.is_at_least(self.option.python, "3.7")
+        return self.uv_path is not None or versions.is_at_least(self.option.python, "3.7")
 
     @property
-    def plan(self) -> dict[str, Any]:
+    def plan_key(self) -> dict[str, Any]:
         """The values that identify the plan. An unfinished installation is resumed only if they are the same."""
         text = "\n".join((*self.requirements, *(f"-c {line}" for line in self.constraints)))
         return {
@@ -148,7 +148,7 @@ class InstallRequest:
             "package": self.option.release.package,
             "python": self.option.python,
             "cuda_set": self.option.cuda_set.id if self.option.cuda_set is not None else None,
-            "locks": self.locks.digest,
+            "locks": self.lock_files.digest,
             "requirements": hashlib.sha256(text.encode()).hexdigest() if text else None,
         }
 
@@ -156,14 +156,14 @@ class InstallRequest:
     def installer(self) -> Installer:
         """The installer: uv, or pip in the environment."""
         python = str(self.folder / "bin" / "python")
-        if self.uv is not None:
+        if self.uv_path is not None:
             return Installer(
                 name="uv",
-                python=python,
-                base_command=(self.uv, "pip"),
-                options=list_uv_options(self.env),
+                interpreter_path=python,
+                base_command=(self.uv_path, "pip"),
+                install_options=list_uv_options(self.env),
             )
-        return Installer(name="pip", python=python, base_command=(python, "-m", "pip"))
+        return Installer(name="pip", interpreter_path=python, base_command=(python, "-m", "pip"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,23 +183,23 @@ class InstallResult:
     """
 
 
-def get_locks(option: Option) -> LockFiles:
+def get_lock_files(option: Option) -> LockFiles:
     """Return the lock files of an option.
 
     Raise NoLockError if a lock does not exist, or DataError if a lock is damaged.
     """
     release, python, cuda_set = option.release, option.python, option.cuda_set
     locks = Compat.load().locks
-    tools = locks.tools(python)
+    tools = locks.get_tools_lock(python)
     tensorflow = locks.get_lock(release.package, release.version, python)
-    cuda = locks.cuda(cuda_set.id) if cuda_set is not None else None
+    cuda = locks.get_cuda_lock(cuda_set.id) if cuda_set is not None else None
     if tools is None or tensorflow is None or cuda is None or cuda_set is None:
         msg = f"TensorFlow {release.version} on Python {python} cannot be installed: {NO_LOCK_REASON}."
         raise NoLockError(msg, hint="Name another release: `tfdoctor recommend --method pip` has the best.")
     return LockFiles(
-        tools=locks.tools_path(python),
-        tensorflow=locks.path(release.package, release.version, python),
-        cuda=locks.cuda_path(cuda_set.id),
+        tools=locks.get_tools_path(python),
+        tensorflow=locks.get_path(release.package, release.version, python),
+        cuda=locks.get_cuda_path(cuda_set.id),
         pins=_list_pins(tensorflow, cuda),
         digest=hashlib.sha256(
             " ".join(lock.digest for lock in (tools, tensorflow, cuda)).encode()
@@ -221,11 +221,11 @@ class _Step:
 
     name: str
     """The name in the record."""
-    text: str
+    description: str
     """The description for the user."""
     commands: tuple[tuple[str, ...], ...] = ()
     """Commands that may run at the same time."""
-    work: Callable[[], None] | None = None
+    prepare: Callable[[], None] | None = None
     """A function that is called before the commands run."""
 
 
@@ -236,9 +236,9 @@ def _plan_steps(request: InstallRequest) -> tuple[_Step, ...]:
     index = _list_index_options(request)
     locked_options = (*index, "--no-deps", "--require-hashes")
     resolves_first = request.has_requirements and request.can_resolve_first
-    tensorflow_lock = state_folder / _LOCKED_FILE if resolves_first else request.locks.tensorflow
+    tensorflow_lock = state_folder / _LOCKED_FILE if resolves_first else request.lock_files.tensorflow
     tensorflow_arguments = (*locked_options, "--no-build-isolation", "-r", str(tensorflow_lock))
-    cuda_arguments = ("-r", str(request.locks.cuda))
+    cuda_arguments = ("-r", str(request.lock_files.cuda))
     install_commands: tuple[tuple[str, ...], ...]
     if installer.name == "uv":  # uv downloads and unpacks many wheels at once
         install_commands = (installer.make_install_command([*tensorflow_arguments, *cuda_arguments]),)
@@ -248,11 +248,11 @@ def _plan_steps(request: InstallRequest) -> tuple[_Step, ...]:
             installer.make_install_command([*locked_options, *cuda_arguments]),
         )
     steps = [
-        _Step("venv", f"An environment of Python {request.version}", (_make_venv_command(request),)),
+        _Step("venv", f"An environment of Python {request.python_version}", (_make_venv_command(request),)),
         _Step(
             _TOOLS_STEP,
             "pip, setuptools and wheel",
-            (installer.make_install_command([*locked_options, "-r", str(request.locks.tools)]),),
+            (installer.make_install_command([*locked_options, "-r", str(request.lock_files.tools)]),),
         ),
     ]
     if resolves_first:
@@ -272,8 +272,8 @@ def _plan_steps(request: InstallRequest) -> tuple[_Step, ...]:
     steps.append(
         _Step(
             name="links",
-            text="Links to CUDA's libraries where TensorFlow looks",
-            work=lambda: _create_links(request),
+            description="Links to CUDA's libraries where TensorFlow looks",
+            prepare=lambda: _create_links(request),
         )
     )
     return tuple(steps)
@@ -294,10 +294,10 @@ def _make_requirements_step(request: InstallRequest, state_folder: Path) -> _Ste
             "requirements", "Your requirements", tuple(commands), lambda: _write_requirements(request)
         )
     commands = []
-    if resolution is None or resolution.hashed:
+    if resolution is None or resolution.hashed_lines:
         arguments = ["--no-deps", "--require-hashes", "-r", str(state_folder / _HASHED_FILE)]
         commands.append(request.installer.make_install_command([*index, *arguments]))
-    if resolution is not None and resolution.unhashed:
+    if resolution is not None and resolution.unhashed_lines:
         commands.append(
             request.installer.make_install_command(
                 [*index, "--no-deps", "-r", str(state_folder / _UNHASHED_FILE)]
@@ -308,22 +308,29 @@ def _make_requirements_step(request: InstallRequest, state_folder: Path) -> _Ste
 
 def _make_venv_command(request: InstallRequest) -> tuple[str, ...]:
     """Return the command that creates the virtual environment."""
-    if request.uv is not None:
-        return (request.uv, "venv", "--allow-existing", "--python", request.base, str(request.folder))
-    return (request.base, "-m", "venv", str(request.folder))
+    if request.uv_path is not None:
+        return (
+            request.uv_path,
+            "venv",
+            "--allow-existing",
+            "--python",
+            request.base_python,
+            str(request.folder),
+        )
+    return (request.base_python, "-m", "venv", str(request.folder))
 
 
 def _list_index_options(request: InstallRequest) -> tuple[str, ...]:
     """Return the options that select the package index; empty for the usual one."""
-    if request.index is None:
+    if request.index_url is None:
         return ()
-    return ("--default-index" if request.uv is not None else "--index-url", request.index)
+    return ("--default-index" if request.uv_path is not None else "--index-url", request.index_url)
 
 
 def _write_requirements(request: InstallRequest) -> None:
     """Write the constraints and requirements to files, for an installer that cannot resolve them first."""
     state_folder = request.folder / STATE_FOLDER
-    constraints = (*request.locks.pins, *request.constraints)
+    constraints = (*request.lock_files.pins, *request.constraints)
     for name, lines in (("constraints.txt", constraints), (_HASHED_FILE, request.requirements)):
         write_atomically(state_folder / name, "".join(f"{line}\n" for line in lines).encode())
 
@@ -354,16 +361,16 @@ def _create_links(request: InstallRequest) -> None:
         make_link(MakeLink(str(path), target))
 
 
-def list_commands(request: InstallRequest) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def list_install_commands(request: InstallRequest) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return (description, arguments) of every command that `install_environment` runs.
 
     The links that it creates itself are included as `ln` commands.
     """
     steps = _plan_steps(request)
     *_other_steps, link_step = steps
-    commands = [(step.text, command) for step in steps for command in step.commands]
+    commands = [(step.description, command) for step in steps for command in step.commands]
     link_commands = [("ln", "-s", target, str(path)) for path, target in _iter_links(request)]
-    return (*commands, *((link_step.text, arguments) for arguments in link_commands))
+    return (*commands, *((link_step.description, arguments) for arguments in link_commands))
 
 
 # ---------------------------------------------------------------- resolution of the user's requirements
@@ -371,7 +378,7 @@ def list_commands(request: InstallRequest) -> tuple[tuple[str, tuple[str, ...]],
 
 def get_known_requirements(option: Option) -> tuple[str, ...]:
     """Return the requirements of the TensorFlow wheel that the compat data has recorded."""
-    return option.release.requires
+    return option.release.requirements
 
 
 def _make_resolution_request(request: InstallRequest, base: str | None = None) -> ResolutionRequest:
@@ -379,21 +386,21 @@ def _make_resolution_request(request: InstallRequest, base: str | None = None) -
 
     `base` is an interpreter or a version to resolve for; None means the environment's own interpreter.
     """
-    python = request.installer.python if base is None else base
+    python = request.installer.interpreter_path if base is None else base
     python_option = "--python" if "/" in python else "--python-version"
-    lock = list_locked_lines(request.locks.tensorflow)
+    lock = list_locked_lines(request.lock_files.tensorflow)
     return ResolutionRequest(
         package=request.option.release.package,
-        known_requires=get_known_requirements(request.option),
+        recorded_requires=get_known_requirements(request.option),
         lock_lines=lock,
-        cuda_pins=tuple(line.split(" ", 1)[0] for line in list_locked_lines(request.locks.cuda)),
+        cuda_pins=tuple(line.split(" ", 1)[0] for line in list_locked_lines(request.lock_files.cuda)),
         requirements=request.requirements,
         constraints=request.constraints,
-        resolver_command=(request.uv, "pip") if request.uv is not None else (python, "-m", "pip"),
-        python_options=(python_option, python) if request.uv is not None else (),
+        resolver_command=(request.uv_path, "pip") if request.uv_path is not None else (python, "-m", "pip"),
+        python_options=(python_option, python) if request.uv_path is not None else (),
         index_options=(
             *_list_index_options(request),
-            *(list_uv_options(request.env) if request.uv is not None else ()),
+            *(list_uv_options(request.env) if request.uv_path is not None else ()),
         ),
     )
 
@@ -420,8 +427,8 @@ def resolve_requirements(
 
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
         folder = Path(name)
-        if request.uv is not None:
-            return resolve(_make_resolution_request(request, request.base), folder, run)
+        if request.uv_path is not None:
+            return resolve(_make_resolution_request(request, request.base_python), folder, run)
         temporary_request = dataclasses.replace(request, folder=folder / "env")
         run(_make_venv_command(temporary_request))
         arguments = [
@@ -429,7 +436,7 @@ def resolve_requirements(
             "--no-deps",
             "--require-hashes",
             "-r",
-            str(request.locks.tools),
+            str(request.lock_files.tools),
         ]
         run(temporary_request.installer.make_install_command(arguments))
         return resolve(_make_resolution_request(temporary_request), folder, run)
@@ -441,9 +448,9 @@ def _resolve_request(
     """Resolve the requirements, save the result for a later run, and return the request with it."""
     resolution = resolve(_make_resolution_request(request), locked_folder.temporary_folder, run)
     for name, lines in (
-        (_LOCKED_FILE, resolution.unchanged),
-        (_HASHED_FILE, resolution.hashed),
-        (_UNHASHED_FILE, resolution.unhashed),
+        (_LOCKED_FILE, resolution.locked_lines),
+        (_HASHED_FILE, resolution.hashed_lines),
+        (_UNHASHED_FILE, resolution.unhashed_lines),
     ):
         locked_folder.write_file(name, "".join(f"{line}\n" for line in lines))
     return dataclasses.replace(request, resolution=resolution)
@@ -461,7 +468,7 @@ def _load_resolution(request: InstallRequest, locked_folder: LockedFolder) -> In
     return (
         dataclasses.replace(
             request,
-            resolution=ResolvedPackages(unchanged=unchanged, hashed=hashed, unhashed=unhashed),
+            resolution=ResolvedPackages(locked_lines=unchanged, hashed_lines=hashed, unhashed_lines=unhashed),
         )
         if unchanged
         else None
@@ -482,13 +489,13 @@ def install_environment(request: InstallRequest, progress: Progress) -> InstallR
     folder_text = clean_line(str(request.folder))
 
     def show_wait() -> None:
-        progress.stage(f"Another tfdoctor is at work in {folder_text}: waiting for it …")
+        progress.begin_stage(f"Another tfdoctor is at work in {folder_text}: waiting for it …")
 
     locked_folder = LockedFolder.acquire(request.folder, request.option.python, on_wait=show_wait)
     try:
         return _install_locked(request, locked_folder, progress, start_time)
     except InstallFailedError as error:
-        progress.failed("", error.output)
+        progress.report_failure("", error.output)
         raise
     finally:
         locked_folder.release()
@@ -500,7 +507,7 @@ def _install_locked(
     """Install the environment in a locked folder."""
     previous_record = locked_folder.read_record()
     folder_text = clean_line(str(request.folder))
-    is_same_plan = previous_record is not None and dict(previous_record.plan) == request.plan
+    is_same_plan = previous_record is not None and dict(previous_record.plan_key) == request.plan_key
     if previous_record is not None and previous_record.is_finished:
         if not is_same_plan:
             msg = f"--into: in {folder_text} is an environment of another plan: {_describe_record(previous_record)}."
@@ -515,7 +522,7 @@ def _install_locked(
         _list_finished_steps(request, previous_record) if previous_record is not None and is_same_plan else ()
     )
     if previous_record is not None:
-        progress.stage(
+        progress.begin_stage(
             f"{folder_text} is unfinished: going on with it."
             if is_same_plan
             else f"{folder_text} is unfinished, and of another plan ({_describe_record(previous_record)}): it is rebuilt."
@@ -529,77 +536,79 @@ def _install_locked(
             if resolved_request is not None
             else (request, finished_names[: finished_names.index(_RESOLVE_STEP)])
         )
-    record = Record(plan=request.plan, state="unfinished", steps=finished_names)
+    record = InstallRecord(plan_key=request.plan_key, state="unfinished", finished_steps=finished_names)
     try:
         locked_folder.write_record(record)
         if not finished_names:
             locked_folder.clear()
         if _PACKAGES_STEP not in finished_names:
-            check_needs(
+            require_space(
                 compute_needs(
                     make_install_sizes(request),
-                    installed_bytes=measure_usage(locked_folder.folder) if finished_names else 0,
+                    installed_bytes=measure_disk_usage(locked_folder.folder) if finished_names else 0,
                 ),
                 folder_text,
             )
         record, request = _run_all_steps(request, locked_folder, record, progress)
     except BaseException as error:
         # A later run cannot use an environment without a Python, or with requirements that have no solution.
-        steps = (locked_folder.read_record() or record).steps
+        steps = (locked_folder.read_record() or record).finished_steps
         if "venv" not in steps or (isinstance(error, NoSolutionError) and _PACKAGES_STEP not in steps):
             locked_folder.abandon()
         raise
-    progress.done()
+    progress.end_step()
     locked_folder.finish(record)
     return InstallResult(
         time.monotonic() - start_time, was_resumed=bool(finished_names), was_complete=False, request=request
     )
 
 
-def _list_finished_steps(request: InstallRequest, record: Record) -> tuple[str, ...]:
+def _list_finished_steps(request: InstallRequest, record: InstallRecord) -> tuple[str, ...]:
     """Return the names of the finished steps before the first unfinished step. All other steps run again."""
     names = []
     for step in _plan_steps(request):
-        if step.name not in record.steps:
+        if step.name not in record.finished_steps:
             break
         names.append(step.name)
     return tuple(names)
 
 
 def _run_all_steps(
-    request: InstallRequest, locked_folder: LockedFolder, record: Record, progress: Progress
-) -> tuple[Record, InstallRequest]:
+    request: InstallRequest, locked_folder: LockedFolder, record: InstallRecord, progress: Progress
+) -> tuple[InstallRecord, InstallRequest]:
     """Run the unfinished steps. Return the final record, and the request with its resolution."""
     steps = _plan_steps(request)
     env = {**make_child_environment(request.env), INSTALLING_VARIABLE: "1"}
     env.setdefault("TMPDIR", str(locked_folder.temporary_folder))
-    if request.uv is None and not has_space_for_pip_cache(make_install_sizes(request)):
+    if request.uv_path is None and not has_space_for_pip_cache(make_install_sizes(request)):
         env["PIP_NO_CACHE_DIR"] = "1"
 
     def run(*commands: Sequence[str]) -> None:
-        run_installers(commands, env=env, on_line=progress.line, pass_fds=[locked_folder.descriptor])
+        run_installers(commands, env=env, on_line=progress.report_line, pass_fds=[locked_folder.descriptor])
 
     locked_folder.block()
-    if record.steps:
+    if record.finished_steps:
         _remove_incomplete(locked_folder.site_packages)
     for number in range(1, len(steps) + 1):
         step = steps[number - 1]  # `steps` is replaced after the resolution
-        if step.name in record.steps:
+        if step.name in record.finished_steps:
             continue
-        progress.step(number, len(steps), step.text)
+        progress.begin_step(number, len(steps), step.description)
         locked_folder.temporary_folder.mkdir(exist_ok=True)
-        if step.work is not None:
-            step.work()
+        if step.prepare is not None:
+            step.prepare()
         if step.name == _RESOLVE_STEP:
             request = _resolve_request(request, locked_folder, run)
             steps = _plan_steps(request)
             for text in describe_changes(request):
-                progress.stage(text)
+                progress.begin_stage(text)
         elif step.commands:
             run(*step.commands)
         if step.name == "venv":
             locked_folder.block()  # again, for the new activate scripts
-        record = Record(plan=record.plan, state="unfinished", steps=(*record.steps, step.name))
+        record = InstallRecord(
+            plan_key=record.plan_key, state="unfinished", finished_steps=(*record.finished_steps, step.name)
+        )
         locked_folder.write_record(record)
     return record, request
 
@@ -612,13 +621,15 @@ def describe_changes(request: InstallRequest) -> tuple[str, ...]:
     if request.resolution is None:
         return ()
     lines, added_packages = [], []
-    for change in request.resolution.compare_with_lock(list_locked_lines(request.locks.tensorflow)):
-        if change.locked is None:
-            added_packages.append(f"{change.name} {change.chosen}")
-        elif change.chosen is None:
-            lines.append(f"{change.name} {change.locked} is left out: it is no longer needed.")
+    for change in request.resolution.compare_with_lock(list_locked_lines(request.lock_files.tensorflow)):
+        if change.locked_version is None:
+            added_packages.append(f"{change.name} {change.resolved_version}")
+        elif change.resolved_version is None:
+            lines.append(f"{change.name} {change.locked_version} is left out: it is no longer needed.")
         else:
-            lines.append(f"{change.name} {change.chosen} instead of {change.locked}, for your requirements.")
+            lines.append(
+                f"{change.name} {change.resolved_version} instead of {change.locked_version}, for your requirements."
+            )
     if added_packages:
         lines.append(f"Beside TensorFlow: {', '.join(added_packages)}.")
     return tuple(clean_line(text, limit=2000) for text in lines) or (
@@ -626,11 +637,11 @@ def describe_changes(request: InstallRequest) -> tuple[str, ...]:
     )
 
 
-def _describe_record(record: Record) -> str:
+def _describe_record(record: InstallRecord) -> str:
     """Return the TensorFlow and Python versions of a record, for messages."""
 
     def format_field(name: str) -> str:
-        return clean_line(str(record.plan.get(name, "?")), limit=40)
+        return clean_line(str(record.plan_key.get(name, "?")), limit=40)
 
     return f"TensorFlow {format_field('tensorflow')} on Python {format_field('python')}"
 
@@ -640,7 +651,7 @@ def _has_working_python(request: InstallRequest, locked_folder: LockedFolder) ->
     required = request.option.python
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     output = capture_output(
-        (str(locked_folder.python), "-I", "-c", code), {**request.env, INSTALLING_VARIABLE: "1"}
+        (str(locked_folder.interpreter_path), "-I", "-c", code), {**request.env, INSTALLING_VARIABLE: "1"}
     )
     return output is not None and output.strip() == required
 
@@ -651,16 +662,16 @@ def _has_working_python(request: InstallRequest, locked_folder: LockedFolder) ->
 def make_install_sizes(request: InstallRequest) -> InstallSizes:
     """Return the sizes of the installation according to the compat data, and the folders that it uses."""
     option, cuda_set = request.option, request.option.cuda_set
-    wheels = {option.release.package: option.release.unpacked}
-    wheels |= {wheel.name: wheel.unpacked for wheel in cuda_set.wheels} if cuda_set is not None else {}
+    wheels = {option.release.package: option.release.unpacked_bytes}
+    wheels |= {wheel.name: wheel.unpacked_bytes for wheel in cuda_set.wheels} if cuda_set is not None else {}
     return InstallSizes(
         folder=request.folder,
-        size=option.size,
-        download=option.release.size + (cuda_set.size if cuda_set is not None else 0),
-        wheels=wheels,
-        locks=(request.locks.tensorflow, request.locks.cuda),
-        uv=request.uv,
-        base=request.base,
+        unpacked_bytes=option.size_bytes,
+        download_bytes=option.release.size_bytes + (cuda_set.size_bytes if cuda_set is not None else 0),
+        unpacked_bytes_by_wheel=wheels,
+        lock_files=(request.lock_files.tensorflow, request.lock_files.cuda),
+        uv_path=request.uv_path,
+        base_python=request.base_python,
         env=request.env,
     )
 
@@ -673,9 +684,9 @@ def _remove_incomplete(site_packages: Path) -> None:
     """
     for dist_info in sorted(site_packages.glob("*.dist-info")):
         if not _is_complete(site_packages, dist_info):
-            remove(dist_info)
+            remove_path(dist_info)
     for leftover in site_packages.glob("~*"):  # pip renames a folder to ~… before it removes it
-        remove(leftover)
+        remove_path(leftover)
 
 
 def _is_complete(site_packages: Path, dist_info: Path) -> bool:

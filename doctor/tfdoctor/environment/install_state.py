@@ -18,7 +18,7 @@ from tfdoctor.environment.folder import (
     STATE_FOLDER,
     UNFINISHED_SUFFIX,
     acquire_lock,
-    remove,
+    remove_path,
     write_atomically,
 )
 from tfdoctor.errors import Error, UsageError
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INSTALLING_VARIABLE",
+    "InstallRecord",
     "LockedFolder",
     "LockedFolderError",
-    "Record",
-    "check_folder",
     "read_record",
+    "require_usable_folder",
 ]
 
 RECORD_FILE, LOCK_FILE, SAVED_SCRIPTS_FOLDER, TEMPORARY_FOLDER = (
@@ -69,14 +69,14 @@ class LockedFolderError(Error):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class InstallRecord:
     """The content of `install.json`."""
 
-    plan: Mapping[str, Any]
+    plan_key: Mapping[str, Any]
     """The values that identify the plan: the release, the Python, the locks, and the requirements."""
     state: str
     """`"unfinished"` or `"finished"`."""
-    steps: tuple[str, ...]
+    finished_steps: tuple[str, ...]
     """The names of the finished steps, in order."""
 
     @property
@@ -85,18 +85,18 @@ class Record:
         return self.state == "finished"
 
     @property
-    def text(self) -> str:
+    def json_text(self) -> str:
         """The JSON text of install.json."""
         fields = {
             "schema_version": 1,
             "state": self.state,
-            "plan": dict(self.plan),
-            "steps": list(self.steps),
+            "plan": dict(self.plan_key),
+            "steps": list(self.finished_steps),
         }
         return json.dumps(fields, indent=1, sort_keys=True) + "\n"
 
 
-def read_record(folder: Path) -> Record | None:
+def read_record(folder: Path) -> InstallRecord | None:
     """Return the record in the folder of an environment; None if it is missing or not valid."""
     try:
         with (folder / STATE_FOLDER / RECORD_FILE).open("rb") as stream:
@@ -108,10 +108,12 @@ def read_record(folder: Path) -> Record | None:
     plan, state, steps = fields.get("plan"), fields.get("state"), fields.get("steps")
     if not isinstance(plan, dict) or state not in ("finished", "unfinished") or not isinstance(steps, list):
         return None
-    return Record(plan=plan, state=state, steps=tuple(step for step in steps if isinstance(step, str)))
+    return InstallRecord(
+        plan_key=plan, state=state, finished_steps=tuple(step for step in steps if isinstance(step, str))
+    )
 
 
-def check_folder(folder: Path) -> None:
+def require_usable_folder(folder: Path) -> None:
     """Raise UsageError if the folder cannot be used for an installation.
 
     It can be used if it does not exist, is empty, or contains the record of an earlier installation.
@@ -163,17 +165,17 @@ class LockedFolder:
     # ------------------------------------------------------------ lock
 
     @classmethod
-    def acquire(cls, folder: Path, minor: str, *, on_wait: Callable[[], None]) -> LockedFolder:
+    def acquire(cls, folder: Path, python_version: str, *, on_wait: Callable[[], None]) -> LockedFolder:
         """Lock the folder, and create it if it does not exist.
 
-        `minor` is the Python version, such as `"3.11"`. `on_wait` is called once if another process holds the lock.
+        `python_version` is the Python version, such as `"3.11"`. `on_wait` is called once if another process holds the lock.
         Raise UsageError if the folder cannot be used, or LockedFolderError if it cannot be created.
         """
         is_new = True
 
         def make_folder() -> None:
             nonlocal is_new
-            check_folder(folder)
+            require_usable_folder(folder)
             is_new = not folder.exists()
             (folder / STATE_FOLDER).mkdir(parents=True, exist_ok=True)
 
@@ -184,7 +186,7 @@ class LockedFolder:
         except OSError as error:
             msg = f"{clean_line(str(folder))} cannot be made: {error.strerror or error}."
             raise LockedFolderError(msg, hint="Name another folder with --into DIR.") from error
-        return cls(folder, minor, descriptor, is_new=is_new)
+        return cls(folder, python_version, descriptor, is_new=is_new)
 
     @property
     def descriptor(self) -> int:
@@ -197,13 +199,13 @@ class LockedFolder:
 
     # ------------------------------------------------------------ record
 
-    def read_record(self) -> Record | None:
+    def read_record(self) -> InstallRecord | None:
         """Return the record; None if it is missing or not valid."""
         return read_record(self.folder)
 
-    def write_record(self, record: Record) -> None:
+    def write_record(self, record: InstallRecord) -> None:
         """Replace the record atomically."""
-        write_atomically(self.folder / STATE_FOLDER / RECORD_FILE, record.text.encode())
+        write_atomically(self.folder / STATE_FOLDER / RECORD_FILE, record.json_text.encode())
 
     def write_file(self, name: str, text: str) -> None:
         """Write a file to `.tfdoctor` atomically."""
@@ -212,7 +214,7 @@ class LockedFolder:
     # ------------------------------------------------------------ paths
 
     @property
-    def python(self) -> Path:
+    def interpreter_path(self) -> Path:
         """The environment's interpreter."""
         return self.folder / "bin" / "python"
 
@@ -263,7 +265,7 @@ class LockedFolder:
             )
         )
 
-    def finish(self, record: Record) -> None:
+    def finish(self, record: InstallRecord) -> None:
         """Unblock the environment and record it as finished.
 
         The activate scripts are restored first, and the `.pth` file is removed after the record is written. So another
@@ -274,11 +276,13 @@ class LockedFolder:
         for script in saved_scripts:
             if not script.name.endswith(UNFINISHED_SUFFIX):
                 write_atomically(self.folder / "bin" / script.name, script.read_bytes())
-        self.write_record(Record(plan=record.plan, state="finished", steps=record.steps))
-        remove(self.site_packages / GUARD_FILE)
+        self.write_record(
+            InstallRecord(plan_key=record.plan_key, state="finished", finished_steps=record.finished_steps)
+        )
+        remove_path(self.site_packages / GUARD_FILE)
         for path in (saved_folder, self.temporary_folder):
             with contextlib.suppress(OSError):
-                remove(path)
+                remove_path(path)
 
     def _list_activate_scripts(self) -> list[Path]:
         """Return the activate scripts of all shells; empty if there is no bin folder."""
@@ -299,7 +303,7 @@ class LockedFolder:
             self.folder / STATE_FOLDER / SAVED_SCRIPTS_FOLDER,
             self.folder / STATE_FOLDER / TEMPORARY_FOLDER,
         ]:
-            remove(path)
+            remove_path(path)
 
     def abandon(self) -> None:
         """Remove everything, including the folder itself if it was created for this installation."""
@@ -312,10 +316,10 @@ class LockedFolder:
         ]
         # The record is removed last, because it identifies the folder as an installation.
         for name in [*resolution_files, RECORD_FILE]:
-            remove(state_folder / name)
+            remove_path(state_folder / name)
         for name in os.listdir(state_folder):  # noqa: PTH208
             if name.startswith((LOCK_FILE, RECORD_FILE)):
-                remove(state_folder / name)
+                remove_path(state_folder / name)
         with contextlib.suppress(OSError):
             state_folder.rmdir()
             if self._is_new:

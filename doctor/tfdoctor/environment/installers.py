@@ -187,18 +187,18 @@ class Installer:
 
     name: str
     """`"uv"` or `"pip"`."""
-    python: str
+    interpreter_path: str
     """The environment's interpreter."""
     base_command: tuple[str, ...]
     """The start of each command: `("/…/uv", "pip")`, or the interpreter with `-m pip`."""
-    options: tuple[str, ...] = ()
+    install_options: tuple[str, ...] = ()
     """Options of every install command: pip's settings for which uv has no variable (see `list_uv_options`)."""
     setup_command: tuple[str, ...] = ()
     """The command that installs pip first; empty if pip is installed."""
 
     def make_install_command(self, arguments: Sequence[str]) -> tuple[str, ...]:
         """Return the install command. `arguments` are options and requirements that both uv and pip accept."""
-        return (*self.base_command, "install", *self._target_options, *self.options, *arguments)
+        return (*self.base_command, "install", *self._target_options, *self.install_options, *arguments)
 
     def make_uninstall_command(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the command that uninstalls packages."""
@@ -207,7 +207,7 @@ class Installer:
 
     @property
     def _target_options(self) -> tuple[str, ...]:
-        return ("--python", self.python) if self.name == "uv" else ()
+        return ("--python", self.interpreter_path) if self.name == "uv" else ()
 
 
 class InstallFailedError(Error):
@@ -216,12 +216,12 @@ class InstallFailedError(Error):
     kind = "install"
 
     def __init__(
-        self, message: str, *, hint: str = "", output: Iterable[str] = (), unsolved: bool = False
+        self, message: str, *, hint: str = "", output: Iterable[str] = (), has_no_solution: bool = False
     ) -> None:
         super().__init__(message, hint=hint)
         self.output: tuple[str, ...] = tuple(output)
         """The last lines of the installer's output, without control characters and passwords."""
-        self.has_no_solution = unsolved
+        self.has_no_solution = has_no_solution
         """Whether the resolver ran and found no solution."""
 
 
@@ -245,7 +245,10 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
         # `uv pip list` queries the interpreter, so it fails for a version that uv does not support (2.7).
         if uv is not None and can_run((uv, "pip", "list", "--quiet", "--offline", "--python", python), env):
             return Installer(
-                name="uv", python=python, base_command=(uv, "pip"), options=list_uv_options(env)
+                name="uv",
+                interpreter_path=python,
+                base_command=(uv, "pip"),
+                install_options=list_uv_options(env),
             )
         if prefer == "uv":
             raise InstallFailedError(
@@ -255,12 +258,12 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
                 hint="--installer pip, or get uv: pip install uv",
             )
     if can_run((python, "-m", "pip", "--version"), env):
-        return Installer(name="pip", python=python, base_command=(python, "-m", "pip"))
+        return Installer(name="pip", interpreter_path=python, base_command=(python, "-m", "pip"))
     ensurepip_command = (python, "-m", "ensurepip")
     if can_run((*ensurepip_command, "--version"), env):
         return Installer(
             name="pip",
-            python=python,
+            interpreter_path=python,
             base_command=(python, "-m", "pip"),
             setup_command=ensurepip_command,
         )
@@ -271,8 +274,10 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
 def can_run(command: Sequence[str], env: Mapping[str, str]) -> bool:
     """Return whether a command runs and exits with status 0 within the time limit."""
     try:
-        completed = children.run(
-            children.isolate(command), env=make_child_environment(env), timeout=VERSION_TIMEOUT_S
+        completed = children.run_program(
+            children.isolate_module_command(command),
+            env=make_child_environment(env),
+            timeout=VERSION_TIMEOUT_S,
         )
     except (OSError, ValueError):
         return False
@@ -394,19 +399,19 @@ def run_installer(
     *,
     env: Mapping[str, str],
     on_line: Callable[[str], None] | None,
-    inherit: bool = False,
+    inherits_stderr: bool = False,
     pass_fds: Sequence[int] = (),
 ) -> None:
     """Run an installer to its end. Raise InstallFailedError if it fails.
 
-    Each output line is passed to `on_line`. With `inherit` the installer writes directly to standard error, and its
+    Each output line is passed to `on_line`. With `inherits_stderr` the installer writes directly to standard error, and its
     output is not recorded. The file descriptors in `pass_fds` stay open in the installer, so that it holds a lock until
     it ends, even if this process is killed.
 
     The installer runs in its own session, so that Ctrl-C reaches only this process. An exception in this process stops
     the installer and its children.
     """
-    run_installers([command], env=env, on_line=on_line, inherit=inherit, pass_fds=pass_fds)
+    run_installers([command], env=env, on_line=on_line, inherits_stderr=inherits_stderr, pass_fds=pass_fds)
 
 
 def run_installers(
@@ -414,20 +419,22 @@ def run_installers(
     *,
     env: Mapping[str, str],
     on_line: Callable[[str], None] | None,
-    inherit: bool = False,
+    inherits_stderr: bool = False,
     pass_fds: Sequence[int] = (),
 ) -> None:
     """Run independent installers at the same time, with the parameters of `run_installer`.
 
     If one installer fails, the others are stopped, and InstallFailedError is raised. If files are missing in uv's cache,
     all installers run once more without the cache. uv does not notice missing files of wheels from an index that is a folder,
-    and `--refresh` does not help (measured with uv 0.13.9). With `inherit` the output is unknown, so there is no retry.
+    and `--refresh` does not help (measured with uv 0.13.9). With `inherits_stderr` the output is unknown, so there is no retry.
     """
     processes: list[_RunningInstaller] = []
     try:
         for command in commands:
             with hold_signals():  # Ctrl-C during Popen would leave a child that is not in the list
-                processes.append(_RunningInstaller.start(command, env, inherit=inherit, pass_fds=pass_fds))
+                processes.append(
+                    _RunningInstaller.start(command, env, inherits_stderr=inherits_stderr, pass_fds=pass_fds)
+                )
         for child in _wait_for_all(processes, on_line):
             child.check()
     except BaseException as error:
@@ -443,7 +450,7 @@ def run_installers(
     if on_line is not None:
         on_line("uv's cache is damaged; once more without it (`uv cache clean` empties it).")
     env = {**env, "UV_NO_CACHE": "1"}
-    run_installers(commands, env=env, on_line=on_line, inherit=inherit, pass_fds=pass_fds)
+    run_installers(commands, env=env, on_line=on_line, inherits_stderr=inherits_stderr, pass_fds=pass_fds)
 
 
 @dataclass(slots=True)
@@ -462,18 +469,18 @@ class _RunningInstaller:
 
     @classmethod
     def start(
-        cls, command: Sequence[str], env: Mapping[str, str], *, inherit: bool, pass_fds: Sequence[int]
+        cls, command: Sequence[str], env: Mapping[str, str], *, inherits_stderr: bool, pass_fds: Sequence[int]
     ) -> _RunningInstaller:
         """Start an installer. Raise InstallFailedError if that fails."""
         name = _find_program_name(command)
-        stderr_fd = sys.stderr.fileno() if inherit else None
+        stderr_fd = sys.stderr.fileno() if inherits_stderr else None
         try:
             process = subprocess.Popen(
-                children.isolate(command),
+                children.isolate_module_command(command),
                 env=children.drop_working_folder(make_child_environment(env)),
                 stdin=subprocess.DEVNULL,
-                stdout=stderr_fd if inherit else subprocess.PIPE,
-                stderr=stderr_fd if inherit else subprocess.STDOUT,
+                stdout=stderr_fd if inherits_stderr else subprocess.PIPE,
+                stderr=stderr_fd if inherits_stderr else subprocess.STDOUT,
                 start_new_session=True,
                 pass_fds=tuple(pass_fds),
             )
@@ -504,7 +511,9 @@ class _RunningInstaller:
                     on_line(text)
 
 
-def _wait_for_all(processes: Sequence[_RunningInstaller], on_line: Callable[[str], None] | None) -> Iterator[_RunningInstaller]:
+def _wait_for_all(
+    processes: Sequence[_RunningInstaller], on_line: Callable[[str], None] | None
+) -> Iterator[_RunningInstaller]:
     """Yield each process when it ends. Meanwhile, read the output of all processes."""
     unfinished = list(processes)
     while unfinished:
@@ -615,7 +624,7 @@ def _make_failure_error(name: str, status: int, lines: tuple[str, ...]) -> Insta
         if match is not None:
             msg = f"{name} failed: {reason}."
             has_no_solution = pattern in (_NOT_FOUND, _CONFLICT)
-            return InstallFailedError(msg, hint=hint, output=lines, unsolved=has_no_solution)
+            return InstallFailedError(msg, hint=hint, output=lines, has_no_solution=has_no_solution)
     if status < 0:
         msg = f"{name} was ended by {_format_signal(-status)}."
         hint = "It may have been short of memory." if -status == signal.SIGKILL else ""

@@ -52,7 +52,7 @@ class Interpreter:
     """Whether venv and ensurepip are available. In Debian these are in a separate package."""
 
     @property
-    def minor(self) -> str:
+    def minor_version(self) -> str:
         """The major and minor version: `"3.11"`."""
         return versions.major_minor(self.version)
 

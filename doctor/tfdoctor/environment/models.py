@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tfdoctor.causes.steps import Step
     from tfdoctor.findings import Finding, Observation, Remedy, Report
 
-__all__ = ["Attempt", "Candidate", "Environment", "FixResult", "FixStatus", "Offer", "Unfixed"]
+__all__ = ["Attempt", "Candidate", "Environment", "FixOffer", "FixResult", "FixStatus", "UnfixedFinding"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class Environment:
 
     prefix: str
     """`sys.prefix`: everything that fix changes is below it."""
-    python: str
+    interpreter_path: str
     """The path of the interpreter."""
-    kind: str | None
+    activation_kind: str | None
     """"venv", "conda", or None if the environment cannot be activated."""
-    refusal: str = ""
+    refusal_reason: str = ""
     """The reason why fix must not change the environment, as a sentence; empty if fix may change it."""
     inherited_variables: frozenset[str] = frozenset()
     """The names of variables that come from the caller's shell: no activate script of the environment mentions them."""
@@ -72,7 +72,7 @@ class Attempt:
     """The commands, as a user would type them."""
     detail: str = ""
     """The reason for a failure or a rollback; otherwise empty."""
-    changes: int = 0
+    changed_path_count: int = 0
     """The number of changed paths."""
 
     @property
@@ -82,7 +82,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfixed:
+class UnfixedFinding:
     """A finding that fix could not fix."""
 
     finding: Finding
@@ -91,7 +91,7 @@ class Unfixed:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class FixOffer:
     """An offer to run `tfdoctor fix`."""
 
     command: str
@@ -106,12 +106,12 @@ class FixResult:
 
     environment: Environment
     attempts: tuple[Attempt, ...]
-    unfixed: tuple[Unfixed, ...]
-    before: Report
+    unfixed_findings: tuple[UnfixedFinding, ...]
+    report_before: Report
     """The report before the first attempt."""
-    after: Report
+    report_after: Report
     """The report after the last attempt."""
-    recovered: tuple[str, ...] = ()
+    recovery_notes: tuple[str, ...] = ()
     """Sentences about changes that an interrupted earlier run left, and how they were resolved."""
     observed: Observation | None = None
     """The result of running TensorFlow at the end; None if it was not run."""

@@ -29,7 +29,7 @@ from tfdoctor.environment.resolution import (
     CONSTRAINTS_FILE,
     REQUIREMENTS_FILE,
     ResolutionRequest,
-    format_reason,
+    format_resolver_reason,
     make_resolver_command,
     write_lines,
 )
@@ -38,7 +38,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["PrecheckResult", "check_requirements", "find_unmet_pin"]
+__all__ = ["PrecheckResult", "describe_unmet_pin", "precheck_requirements"]
 
 _HASH_OPTION = re.compile(r"\s--hash=\S{1,300}")
 # Messages of uv and pip about packages without wheels, and about the network.
@@ -55,13 +55,13 @@ PLATFORMS = tuple(f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 17
 class PrecheckResult:
     """The result of the check. Both fields are empty if the requirements have a solution."""
 
-    conflict: str = ""
+    conflict_reason: str = ""
     """The resolver's explanation of the conflict."""
     unknown_reason: str = ""
     """The reason why the resolver could not decide."""
 
 
-def find_unmet_pin(requirements: Sequence[str], pins: Sequence[str], python: str) -> str:
+def describe_unmet_pin(requirements: Sequence[str], pins: Sequence[str], python: str) -> str:
     """Return a clause about the first requirement that a pinned version does not meet; "" if all are met.
 
     `requirements` are requirement lines, and `pins` are lines such as `"numpy==1.26.4"`. Markers are evaluated for
@@ -90,13 +90,13 @@ def find_unmet_pin(requirements: Sequence[str], pins: Sequence[str], python: str
     return ""
 
 
-def check_requirements(
+def precheck_requirements(
     requirements: Sequence[str],
     constraints: Sequence[str],
     python: str,
     *,
     env: Mapping[str, str],
-    index: str | None = None,
+    index_url: str | None = None,
     ca_file: str | None = None,
     proxy: str | None = None,
 ) -> PrecheckResult:
@@ -105,9 +105,9 @@ def check_requirements(
     `requirements` and `constraints` are validated lines. `python` is a version such as `"3.11"`. `index`, `ca_file` and
     `proxy` replace the user's settings if they are not None.
     """
-    conflict = find_unmet_pin(requirements, constraints, python)
+    conflict = describe_unmet_pin(requirements, constraints, python)
     if conflict:
-        return PrecheckResult(conflict=conflict)
+        return PrecheckResult(conflict_reason=conflict)
     uv = find_uv(env)
     child_env = make_child_environment(env)
     if ca_file is not None:
@@ -115,7 +115,7 @@ def check_requirements(
     if proxy is not None:
         child_env |= {"HTTPS_PROXY": proxy, "HTTP_PROXY": proxy, "https_proxy": proxy, "http_proxy": proxy}
     wheel_options = ("--only-binary", ":all:")
-    index_options = ("--index-url", index) if index is not None else ()
+    index_options = ("--index-url", index_url) if index_url is not None else ()
     if uv is not None:
         resolver_command: tuple[str, ...] = (uv, "pip")
         python_options: tuple[str, ...] = (
@@ -143,7 +143,7 @@ def check_requirements(
         target_options = () if uv is not None else ("--target", str(folder / "apart"))
         request = ResolutionRequest(
             package="",
-            known_requires=(),
+            recorded_requires=(),
             lock_lines=(),
             cuda_pins=(),
             requirements=tuple(requirements),
@@ -175,9 +175,9 @@ def _parse_failure(error: InstallFailedError, *, uses_uv: bool) -> PrecheckResul
     output = "\n".join(error.output)
     if _NO_NETWORK.search(output):
         return PrecheckResult(unknown_reason="the package index was not reached")
-    reason = format_reason(error.output) or error.message
+    reason = format_resolver_reason(error.output) or error.message
     # pip reports a package without wheels as if it did not exist.
     is_ambiguous = not uses_uv and "conflict" not in output.lower()
     if not error.has_no_solution or is_ambiguous or _NO_WHEELS.search(output):
         return PrecheckResult(unknown_reason=clean_line(reason, limit=300))
-    return PrecheckResult(conflict=reason)
+    return PrecheckResult(conflict_reason=reason)

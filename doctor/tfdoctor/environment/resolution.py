@@ -30,7 +30,7 @@ __all__ = [
     "PinChange",
     "ResolutionRequest",
     "ResolvedPackages",
-    "format_reason",
+    "format_resolver_reason",
     "make_resolver_command",
     "resolve",
     "write_lines",
@@ -84,7 +84,7 @@ class ResolutionRequest:
 
     package: str
     """The TensorFlow distribution: `"tensorflow"`."""
-    known_requires: tuple[str, ...]
+    recorded_requires: tuple[str, ...]
     """The recorded requirements of the TensorFlow wheel; pip could read them only by downloading the wheel."""
     lock_lines: tuple[str, ...]
     """The lines of the TensorFlow lock: `name==version --hash=…`."""
@@ -117,9 +117,9 @@ class PinChange:
     """A package whose resolved version differs from the locked one."""
 
     name: str
-    locked: str | None
+    locked_version: str | None
     """The version in the lock; None if the lock does not contain the package."""
-    chosen: str | None
+    resolved_version: str | None
     """The resolved version or URL; None if the package is no longer needed."""
 
 
@@ -127,22 +127,27 @@ class PinChange:
 class ResolvedPackages:
     """The result of a resolution: requirement lines to install with `--no-deps`, without NVIDIA's wheels."""
 
-    unchanged: tuple[str, ...]
+    locked_lines: tuple[str, ...]
     """Lines copied from the lock."""
-    hashed: tuple[str, ...] = ()
+    hashed_lines: tuple[str, ...] = ()
     """Lines for packages or versions that are not in the lock: `name==version --hash=…`."""
-    unhashed: tuple[str, ...] = ()
+    unhashed_lines: tuple[str, ...] = ()
     """Lines without a known hash: repository URLs, and packages from an index that publishes no hashes."""
 
     def compare_with_lock(self, lock: Sequence[str]) -> tuple[PinChange, ...]:
         """Return the packages that differ from the lines of a lock, sorted by name."""
         locked_versions = dict(_split_name_version(line) for line in lock)
         resolved_versions = dict(
-            _split_name_version(line) for line in (*self.unchanged, *self.hashed, *self.unhashed)
+            _split_name_version(line)
+            for line in (*self.locked_lines, *self.hashed_lines, *self.unhashed_lines)
         )
         names = sorted({*locked_versions, *resolved_versions})
         return tuple(
-            PinChange(name=name, locked=locked_versions.get(name), chosen=resolved_versions.get(name))
+            PinChange(
+                name=name,
+                locked_version=locked_versions.get(name),
+                resolved_version=resolved_versions.get(name),
+            )
             for name in names
             if locked_versions.get(name) != resolved_versions.get(name)
         )
@@ -219,7 +224,7 @@ def resolve(
         if not error.has_no_solution:
             raise
         raise _make_no_solution_error(
-            request, format_reason(error.output) or str(error), error.output
+            request, format_resolver_reason(error.output) or str(error), error.output
         ) from error
     return _group_by_lock(request, lines)
 
@@ -312,7 +317,7 @@ def _resolve_by_pip(
     }
     known_requires: dict[str, str] = {
         canonicalize_name(Requirement(requirement).name): requirement
-        for requirement in request.known_requires
+        for requirement in request.recorded_requires
     }
     stub = _make_stub_wheel(folder, tensorflow_pin, [known_requires.get(name, name) for name in pins])
     cuda_stubs = [_make_stub_wheel(folder, pin, ()) for pin in request.cuda_pins]
@@ -462,7 +467,9 @@ def _group_by_lock(request: ResolutionRequest, lines: Sequence[str]) -> Resolved
         overwritten_name = (
             cuda_name_by_stem.get(_CUDA_SUFFIX.sub("", name)) if _CUDA_SUFFIX.search(name) else None
         )
-        overwritten_name = overwritten_name or (request.package if name in _TENSORFLOW_DISTRIBUTIONS else None)
+        overwritten_name = overwritten_name or (
+            request.package if name in _TENSORFLOW_DISTRIBUTIONS else None
+        )
         if overwritten_name is not None:
             raise _make_no_solution_error(
                 request,
@@ -479,7 +486,9 @@ def _group_by_lock(request: ResolutionRequest, lines: Sequence[str]) -> Resolved
             unhashed.append(line_without_hashes)
     if not any(_split_name_version(line)[0] == request.package for line in unchanged):
         unchanged.append(lock_line_by_name[request.package])
-    return ResolvedPackages(unchanged=tuple(unchanged), hashed=tuple(hashed), unhashed=tuple(unhashed))
+    return ResolvedPackages(
+        locked_lines=tuple(unchanged), hashed_lines=tuple(hashed), unhashed_lines=tuple(unhashed)
+    )
 
 
 def _iter_user_hashes(request: ResolutionRequest) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -497,7 +506,7 @@ def _iter_user_hashes(request: ResolutionRequest) -> Iterator[tuple[str, tuple[s
 # ---------------------------------------------------------------- reasons
 
 
-def format_reason(lines: Sequence[str]) -> str:
+def format_resolver_reason(lines: Sequence[str]) -> str:
     """Return the resolver's explanation as one line, without progress messages and hints."""
     parts: list[str] = []
     # pip explains a conflict after this line.

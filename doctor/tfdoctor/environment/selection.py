@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
-from tfdoctor.environment.install import InstallRequest, NoLockError, get_locks
+from tfdoctor.environment.install import InstallRequest, NoLockError, get_lock_files
 from tfdoctor.environment.installers import InstallFailedError
 from tfdoctor.environment.interpreters import find_interpreters, query_interpreter
 from tfdoctor.environment.requirements import drop_cuda_lines
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
     from tfdoctor.environment.interpreters import Interpreter
-    from tfdoctor.environment.requirements import Condition, RequirementSet
+    from tfdoctor.environment.requirements import RequirementSet, VersionCondition
     from tfdoctor.facts import MachineFacts
     from tfdoctor.fit import Host
     from tfdoctor.plan import Option, Recommendation
@@ -38,9 +38,9 @@ class PlanChoice:
     """The option to install, and the Python to install it for."""
 
     option: Option
-    base: str
+    base_python: str
     """The base interpreter: a path, or a version that uv downloads."""
-    version: str
+    python_version: str
     """The version of the base interpreter: `"3.11.7"`, or `"3.11"` if uv downloads it."""
     notes: tuple[str, ...] = ()
     """Sentences for the user about the choice."""
@@ -51,7 +51,7 @@ class InstallOptions:
     """The user's options `--tf`, `--package` and `-r`, with the data about releases."""
 
     compat: Compat
-    tf: str | None
+    tensorflow_option: str | None
     """The value of `--tf`."""
     packages: tuple[str, ...]
     """The validated lines of the `--package` options."""
@@ -68,10 +68,10 @@ class InstallOptions:
         `python` is a version such as `"3.11"`; None means any version. Raise UsageError if the files require no
         TensorFlow on this version, or if they contradict `--tf`.
         """
-        requirements = self.requirement_set.select_for_python(python or self.pythons[0])
+        requirements = self.requirement_set.select_for_python(python or self.python_versions[0])
         if (
             python is not None
-            and self.tf is None
+            and self.tensorflow_option is None
             and not requirements.tensorflow_conditions
             and self.requirement_set.has_tensorflow
         ):
@@ -85,40 +85,43 @@ class InstallOptions:
         )
 
     @property
-    def pythons(self) -> tuple[str, ...]:
+    def python_versions(self) -> tuple[str, ...]:
         """The minor versions of Python for which a TensorFlow has a wheel, newest first."""
         minors = {python for release in self.compat.releases for python in release.linux_pythons}
-        return tuple(sorted(minors, key=versions.sort_key, reverse=True))
+        return tuple(sorted(minors, key=versions.make_sort_key, reverse=True))
 
-    def _combine_specifiers(self, conditions: Sequence[Condition]) -> str | None:
+    def _combine_specifiers(self, conditions: Sequence[VersionCondition]) -> str | None:
         """Return the specifier that combines `--tf` and the files; None if neither has one.
 
         Raise UsageError if no known release meets the conditions of the files, or if they contradict `--tf`.
         """
         restrictive_conditions = [condition for condition in conditions if str(condition.specifier)]
         if not restrictive_conditions:
-            return self.tf
+            return self.tensorflow_option
         releases = [release.version for release in self.compat.releases]
-        file_specifier = ",".join(dict.fromkeys(str(condition.specifier) for condition in restrictive_conditions))
+        file_specifier = ",".join(
+            dict.fromkeys(str(condition.specifier) for condition in restrictive_conditions)
+        )
         origins = " and ".join(
             dict.fromkeys(
-                f"{condition.location} (tensorflow{condition.specifier})" for condition in restrictive_conditions
+                f"{condition.location} (tensorflow{condition.specifier})"
+                for condition in restrictive_conditions
             )
         )
-        if not versions.Spec(file_specifier).select(releases):
+        if not versions.VersionSpec(file_specifier).select(releases):
             msg = f"{origins}: no known TensorFlow meets this requirement."
             raise UsageError(msg, hint="`tfdoctor matrix` lists every release.")
-        if self.tf is None:
+        if self.tensorflow_option is None:
             return file_specifier
         try:
-            option_specifier = _to_specifier(self.tf, self.compat)
-            matches = versions.Spec(f"{option_specifier},{file_specifier}").select(releases)
+            option_specifier = _to_specifier(self.tensorflow_option, self.compat)
+            matches = versions.VersionSpec(f"{option_specifier},{file_specifier}").select(releases)
         except versions.VersionSyntaxError:
-            return self.tf  # the planner reports the error
-        if not matches and versions.Spec(option_specifier).select(releases):
-            msg = f"--tf {clean_line(self.tf)} and {origins} contradict each other."
+            return self.tensorflow_option  # the planner reports the error
+        if not matches and versions.VersionSpec(option_specifier).select(releases):
+            msg = f"--tf {clean_line(self.tensorflow_option)} and {origins} contradict each other."
             raise UsageError(msg, hint="Leave --tf out, or change the file.")
-        return f"{option_specifier},{file_specifier}" if matches else self.tf
+        return f"{option_specifier},{file_specifier}" if matches else self.tensorflow_option
 
 
 def _to_specifier(text: str, compat: Compat) -> str:
@@ -148,7 +151,7 @@ def choose_plan(
     machine. Raise Error if there is an option but no suitable Python.
     """
     version, requested = _parse_python_option(python, system)
-    minor = requested.minor if requested is not None else parse_python_version(version)
+    minor = requested.minor_version if requested is not None else parse_python_version(version)
     if minor is not None:
         _check_python_allowed(
             options.requirement_set, requested.version if requested is not None else str(version)
@@ -168,18 +171,20 @@ def choose_plan(
         interpreters = [
             candidate for candidate in interpreters if _matches_version(candidate.version, version)
         ]
-    usable_interpreters = [candidate for candidate in interpreters if candidate.can_create_venv or uv is not None]
+    usable_interpreters = [
+        candidate for candidate in interpreters if candidate.can_create_venv or uv is not None
+    ]
     best_pair = _find_best_option(options, host, usable_interpreters)
     if best_pair is not None:
         option, interpreter = best_pair
         return PlanChoice(
             option=option,
-            base=interpreter.path,
-            version=interpreter.version,
+            base_python=interpreter.path,
+            python_version=interpreter.version,
             notes=_suggest_newer(recommendation, option),
         )
     option = recommendation.options[0]
-    get_locks(option)  # raises NoLockError: without a lock, another Python does not help
+    get_lock_files(option)  # raises NoLockError: without a lock, another Python does not help
     pair_without_venv = _find_best_option(options, host, interpreters)
     if pair_without_venv is not None:
         _option, interpreter = pair_without_venv
@@ -187,7 +192,7 @@ def choose_plan(
     if uv is not None and requested is None:
         required = version or option.python
         note = f"No Python {required} is here: uv fetches one."
-        return PlanChoice(option=option, base=required, version=required, notes=(note,))
+        return PlanChoice(option=option, base_python=required, python_version=required, notes=(note,))
     raise _make_python_error(option, version, machine)
 
 
@@ -204,20 +209,20 @@ def make_install_request(
 
     `index` is the URL of the package index; None for the usual one.
     """
-    requirements = options.requirement_set.select_for_python(choice.version)
-    wheels = {wheel.name: wheel.version for wheel in choice.option.wheels}
+    requirements = options.requirement_set.select_for_python(choice.python_version)
+    wheels = {wheel.name: wheel.version for wheel in choice.option.wheels_to_install}
     lines, cuda_notes = drop_cuda_lines(requirements.lines, wheels)
     constraints, _ = drop_cuda_lines(requirements.constraints, wheels)
     request = InstallRequest(
         option=choice.option,
         folder=folder,
-        base=choice.base,
-        version=choice.version,
-        uv=uv,
-        locks=get_locks(choice.option),
+        base_python=choice.base_python,
+        python_version=choice.python_version,
+        uv_path=uv,
+        lock_files=get_lock_files(choice.option),
         requirements=(*lines, *options.packages),
         constraints=constraints,
-        index=index,
+        index_url=index,
         env=env,
     )
     return request, (*choice.notes, *requirements.notes, *cuda_notes)
@@ -242,14 +247,16 @@ def _recommend(options: InstallOptions, minor: str | None, host: Host) -> Recomm
     """
     if minor is not None or not options.depends_on_python:
         return make_plan(options.compat, options.make_request(minor), host)
-    allowed_versions = [python for python in options.pythons if options.requirement_set.allows_python(python)]
+    allowed_versions = [
+        python for python in options.python_versions if options.requirement_set.allows_python(python)
+    ]
     if not allowed_versions:
         origins = " and ".join(
             f"{condition.location} (python{condition.specifier})"
             for condition in options.requirement_set.python_conditions
         )
         msg = f"{origins}: TensorFlow has no wheels for this Python."
-        raise UsageError(msg, hint=f"It has for {', '.join(reversed(options.pythons))}.")
+        raise UsageError(msg, hint=f"It has for {', '.join(reversed(options.python_versions))}.")
     recommendations: list[Recommendation] = []
     errors: list[UsageError] = []
     for python in allowed_versions:
@@ -269,7 +276,7 @@ def _recommend(options: InstallOptions, minor: str | None, host: Host) -> Recomm
 
 def _rank(option: Option) -> tuple[int, Any]:
     """Return the sort key of an option, best last: by the number of serious caveats, then by release."""
-    return -option.serious_count, versions.sort_key(option.tensorflow)
+    return -option.serious_count, versions.make_sort_key(option.tensorflow)
 
 
 def _parse_python_option(text: str | None, system: System) -> tuple[str | None, Interpreter | None]:
@@ -307,9 +314,9 @@ def _find_best_option(
 
     Among equally good options, the minor version of the first interpreter is preferred, then the newest.
     """
-    first_minor = interpreters[0].minor if interpreters else ""
+    first_minor = interpreters[0].minor_version if interpreters else ""
     ranked: list[tuple[tuple[Any, ...], Option, Interpreter]] = []
-    for minor in dict.fromkeys(candidate.minor for candidate in interpreters):
+    for minor in dict.fromkeys(candidate.minor_version for candidate in interpreters):
         try:
             recommendation = make_plan(options.compat, options.make_request(minor), host)
         except UsageError:
@@ -320,16 +327,16 @@ def _find_best_option(
             continue
         option = recommendation.options[0]
         try:
-            get_locks(option)
+            get_lock_files(option)
         except NoLockError:
             continue
         rank = (
             *_rank(option),
             minor == first_minor,
-            versions.sort_key(minor),
+            versions.make_sort_key(minor),
         )
         ranked.append(
-            (rank, option, next(candidate for candidate in interpreters if candidate.minor == minor))
+            (rank, option, next(candidate for candidate in interpreters if candidate.minor_version == minor))
         )
     if not ranked:
         return None
@@ -340,7 +347,7 @@ def _find_best_option(
 def _suggest_newer(recommendation: Recommendation, option: Option) -> tuple[str, ...]:
     """Return a note as a tuple of one if another Python would allow a newer TensorFlow; empty otherwise."""
     best = recommendation.options[0]
-    if versions.sort_key(best.tensorflow) <= versions.sort_key(option.tensorflow):
+    if versions.make_sort_key(best.tensorflow) <= versions.make_sort_key(option.tensorflow):
         return ()
     python_versions = ", ".join(best.release.linux_pythons)
     return (
@@ -350,7 +357,7 @@ def _suggest_newer(recommendation: Recommendation, option: Option) -> tuple[str,
 
 def _make_venv_error(interpreter: Interpreter, machine: MachineFacts) -> Error:
     """Return the error for an interpreter that cannot create environments."""
-    minor = interpreter.minor
+    minor = interpreter.minor_version
     msg = f"{clean_line(interpreter.path)} (Python {interpreter.version}) cannot make environments: it lacks ensurepip."
     if _find_package_manager(machine) == "apt":
         return InstallFailedError(
@@ -381,7 +388,9 @@ def _make_python_error(option: Option, version: str | None, machine: MachineFact
         minor = versions.major_minor(system_version)
         hints.append(f"{_get_sudo_prefix(machine)}apt-get install python{minor} python{minor}-venv")
     elif _find_package_manager(machine) == "dnf":
-        hints.append(f"{_get_sudo_prefix(machine)}dnf install python{versions.major_minor(suitable_versions[0])}")
+        hints.append(
+            f"{_get_sudo_prefix(machine)}dnf install python{versions.major_minor(suitable_versions[0])}"
+        )
     hints.append("get uv (pipx install uv): the same command then fetches one")
     return InstallFailedError(msg, hint=f"{', or '.join(hints)}.")
 
@@ -390,7 +399,7 @@ def _find_system_python(machine: MachineFacts) -> str | None:
     """Return the Python version that this Debian or Ubuntu release packages; None if it is not known."""
     from tfdoctor.compat import Compat
 
-    return Compat.load().pythons.get_default(
+    return Compat.load().pythons.get_default_python(
         machine.distribution_id or "", machine.distribution_version or ""
     )
 

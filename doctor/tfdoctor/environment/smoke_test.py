@@ -46,7 +46,12 @@ def examine_installed(
         return run_tensorflow and cuda is not None and bool(cuda.devices)
 
     return examine(
-        system, compat, python=python, timeout=CHECK_TIMEOUT_S, deep=should_run, on_message=progress.stage
+        system,
+        compat,
+        python=python,
+        timeout=CHECK_TIMEOUT_S,
+        deep=should_run,
+        on_message=progress.begin_stage,
     )
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROBE_TIMEOUT_S",
-    "RUN_MESSAGE",
+    "RUN_TENSORFLOW_MESSAGE",
     "choose_python",
     "collect_facts",
     "describe_unusable_environment",
@@ -45,7 +45,7 @@ __all__ = [
 
 PROBE_TIMEOUT_S = 10.0
 """The time limit in seconds for collecting facts."""
-RUN_MESSAGE = "Running TensorFlow in a child process; this takes some seconds …"
+RUN_TENSORFLOW_MESSAGE = "Running TensorFlow in a child process; this takes some seconds …"
 """The message that is shown before TensorFlow is run."""
 
 
@@ -138,7 +138,7 @@ def run_tensorflow(
         return None
     from tfdoctor.examine.tensorflow_run import DEEP_TIMEOUT_S, observe_tensorflow
 
-    on_message(RUN_MESSAGE)
+    on_message(RUN_TENSORFLOW_MESSAGE)
     with stop_on_signal(system):
         run_timeout = max(timeout, DEEP_TIMEOUT_S)
         return observe_tensorflow(

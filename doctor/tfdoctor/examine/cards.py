@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts, SmiGpu
     from tfdoctor.system import System
 
-__all__ = ["find_tensorflow_names", "read_gpus", "read_interconnects", "read_peer_access"]
+__all__ = ["find_tensorflow_names", "read_gpu_states", "read_interconnects", "read_peer_access"]
 
 NO_ACCESS_STATES = ("NS", "CNS", "GNS", "TNS", "DR")
 """The codes that nvidia-smi prints if peer access is not possible.
@@ -22,7 +22,7 @@ disabled.
 """
 
 
-def read_gpus(system: System, *, timeout: float = 10.0) -> dict[str, SmiGpu]:
+def read_gpu_states(system: System, *, timeout: float = 10.0) -> dict[str, SmiGpu]:
     """Return nvidia-smi's current report on each GPU by PCI bus ID; empty if nvidia-smi fails.
 
     `timeout` is in seconds.

@@ -225,7 +225,7 @@ def _collect_facts(
     )
     module_result = start("kernel module", lambda: driver.probe_kernel_module(system))
     modules_result = start("modules", lambda: driver.probe_modules(system))
-    nodes_result = start("nodes", lambda: driver.probe_nodes(system))
+    nodes_result = start("nodes", lambda: driver.probe_device_nodes(system))
     files_result = start("driver files", lambda: driver.probe_driver_files(system))
     toolkits_result = start("toolkits", lambda: toolkits.probe(system))
     nvcc_result = start("nvcc", lambda: toolkits.probe_nvcc(system, timeout=probe_timeout / 2))
@@ -366,8 +366,8 @@ def _probe_loader(
         tensorflow,
         sonames=list_opened_sonames(build),
         caller=find_dlopen_caller(build),
-        hard_linked=build.linkage == "needed",
-        global_symbols=build.version is None or build.has("shown-symbols"),
+        is_linked_to_cuda=build.linkage == "needed",
+        loads_globally=build.version is None or build.has_trait("shown-symbols"),
         cpu_flags=cpu_flags,
         variables=variables,
     )
@@ -396,9 +396,9 @@ def _probe_rehearsal(
         system,
         interpreter,
         plan.modules,
-        plan.sources,
-        plan.oddities,
-        plan.keras,
+        plan.generated_sources,
+        plan.reasons,
+        plan.keras_modules,
         version=tensorflow.version or "",
         timeout=timeout,
     )
@@ -418,7 +418,7 @@ def _probe_tensorflow_driver(
     If `cuda` is already about that file, or if the file is not known, both facts are returned unchanged.
     """
     loader = value_of(loader_fact)
-    library = loader.resolution("libcuda.so.1") if loader is not None else None
+    library = loader.find_resolution("libcuda.so.1") if loader is not None else None
     driver_facts = value_of(cuda)
     if (
         library is None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts.network import ConnectionResult, ListeningPorts
     from tfdoctor.system import System
 
-__all__ = ["connect_to_tasks", "find_proxy", "read_listening"]
+__all__ = ["connect_to_tasks", "find_proxy", "read_listening_ports"]
 
 TASK_TIMEOUT_S = 5.0
 """The time limit in seconds for the connection to one task."""
@@ -22,7 +22,7 @@ PROXY_VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy")
 """The variables from which gRPC takes its proxy, in order of precedence (gRPC: doc/environment_variables.md)."""
 
 
-def read_listening(system: System) -> ListeningPorts:
+def read_listening_ports(system: System) -> ListeningPorts:
     """Return the listening ports and the addresses of this machine."""
     return probe_listening(system)
 
@@ -32,7 +32,7 @@ def connect_to_tasks(addresses: Sequence[tuple[str, int]], timeout: float) -> li
 
     `timeout` is the time limit in seconds for all connections together.
     """
-    return probe_servers(addresses, seconds=min(TASK_TIMEOUT_S, timeout), total=timeout)
+    return probe_servers(addresses, seconds=min(TASK_TIMEOUT_S, timeout), total_seconds=timeout)
 
 
 def find_proxy(system: System) -> Proxy | None:

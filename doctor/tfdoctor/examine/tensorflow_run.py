@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Cause, Observation
 from tfdoctor.logs.dso import find_failed_opens
-from tfdoctor.logs.libraries import is_tensorrt
+from tfdoctor.logs.libraries import is_tensorrt_library
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.predict import describe_build
 from tfdoctor.rules import compute_fails
@@ -45,14 +45,14 @@ COMPUTE_CAUSES = frozenset(compute_fails.RULE.causes) - {Cause.INCONCLUSIVE}
 
 
 @dataclass(frozen=True, slots=True)
-class DeepAnswer:
+class RunAnswer:
     """The answer of a child process that ran TensorFlow. The answer is incomplete if the process did not finish."""
 
-    imported: bool
+    import_succeeded: bool
     """Whether the import succeeded."""
-    devices: tuple[str, ...] | None
+    gpu_names: tuple[str, ...] | None
     """TensorFlow's names of the GPUs; None if the process ended before it listed them."""
-    computed: tuple[str, ...]
+    compute_results: tuple[str, ...]
     """One entry per GPU: "GPU:0 ok" or "GPU:0 failed: <error>"."""
     error: str
     """The error that ended the run; empty if there is none."""
@@ -85,7 +85,7 @@ def observe_tensorflow(
         unset=("TF_CPP_MAX_VLOG_LEVEL",),
     )
     return make_observation(
-        parse_deep_answer(answer, result), result, list_relevant_libraries(tensorflow, compat), compat
+        parse_run_answer(answer, result), result, list_relevant_libraries(tensorflow, compat), compat
     )
 
 
@@ -95,10 +95,10 @@ def list_relevant_libraries(tensorflow: TensorFlowFacts, compat: Compat) -> froz
     These include the libraries of the driver, but not optional ones such as TensorRT.
     """
     build = describe_build(tensorflow, compat)
-    return frozenset({*build.required, *build.driver_libraries})
+    return frozenset({*build.required_libraries, *build.driver_libraries})
 
 
-def parse_deep_answer(answer: dict[str, Any], result: CommandResult) -> DeepAnswer:
+def parse_run_answer(answer: dict[str, Any], result: CommandResult) -> RunAnswer:
     """Parse the answer of payload/deep.py.
 
     If the process failed while a GPU was computing, this GPU has failed. Otherwise the failure becomes the error.
@@ -109,15 +109,15 @@ def parse_deep_answer(answer: dict[str, Any], result: CommandResult) -> DeepAnsw
     unfinished_gpu = answer.get("computing")
     if not result.ok:
         if isinstance(unfinished_gpu, int):
-            computed += (f"GPU:{unfinished_gpu} failed: TensorFlow {result.describe_end()}",)
+            computed += (f"GPU:{unfinished_gpu} failed: TensorFlow {result.describe_outcome()}",)
         elif not error:
-            error = f"TensorFlow {result.describe_end()}"
+            error = f"TensorFlow {result.describe_outcome()}"
             if result.failure is not Failure.TIMEOUT and result.stderr.strip():
                 error += f": {result.stderr.strip().splitlines()[-1]}"
-    return DeepAnswer(
-        imported=answer.get("import_ok") is True,
-        devices=tuple(str(name) for name in devices) if isinstance(devices, list) else None,
-        computed=computed,
+    return RunAnswer(
+        import_succeeded=answer.get("import_ok") is True,
+        gpu_names=tuple(str(name) for name in devices) if isinstance(devices, list) else None,
+        compute_results=computed,
         error=error,
         seconds=float(answer.get("seconds", result.seconds)),
         timed_out=result.failure is Failure.TIMEOUT,
@@ -125,7 +125,7 @@ def parse_deep_answer(answer: dict[str, Any], result: CommandResult) -> DeepAnsw
 
 
 def make_observation(
-    answer: DeepAnswer, result: CommandResult, relevant_libraries: Collection[str], compat: Compat
+    answer: RunAnswer, result: CommandResult, relevant_libraries: Collection[str], compat: Compat
 ) -> Observation:
     """Return the observation of a run, from the answer and the output of the child process.
 
@@ -133,42 +133,43 @@ def make_observation(
     """
     failed_attempts = find_failed_opens(f"{result.stderr}\n{result.stdout}\n{answer.error}")
     missing = {
-        attempt.missing
+        attempt.missing_soname
         for attempt in failed_attempts
-        if attempt.requested in relevant_libraries or not (answer.imported or is_tensorrt(attempt.requested))
+        if attempt.requested_soname in relevant_libraries
+        or not (answer.import_succeeded or is_tensorrt_library(attempt.requested_soname))
     }
     # A failed import registers no GPU. If the process was stopped or killed, the number of GPUs is unknown.
     stop_reason = "did not finish in time" if answer.timed_out else ""
     if not stop_reason and result.returncode in KILLED_STATUSES:
         stop_reason = "was killed (SIGKILL), usually because memory ran out"
     count_if_unlisted = None if stop_reason else 0
-    gpu_count = len(answer.devices) if answer.devices is not None else count_if_unlisted
-    if answer.imported:
+    gpu_count = len(answer.gpu_names) if answer.gpu_names is not None else count_if_unlisted
+    if answer.import_succeeded:
         cause = _find_compute_cause(answer, result, compat)
     elif stop_reason:
         cause = Cause.INCONCLUSIVE
     else:
         cause = _find_import_cause(answer, result, compat)
     return Observation(
-        import_ok=answer.imported,
+        import_ok=answer.import_succeeded,
         gpu_registered=bool(gpu_count) if gpu_count is not None else None,
         gpu_count=gpu_count,
-        missing_libraries=tuple(sorted(missing)) if not answer.devices else (),
+        missing_libraries=tuple(sorted(missing)) if not answer.gpu_names else (),
         seconds=round(answer.seconds, 2),
-        devices=tuple(clean_line(name) for name in answer.devices or ()),
-        computed=tuple(clean_line(line) for line in answer.computed),
+        devices=tuple(clean_line(name) for name in answer.gpu_names or ()),
+        computed=tuple(clean_line(line) for line in answer.compute_results),
         error=clean_line(answer.error, limit=600),
         cause=cause,
         stop_reason=stop_reason,
     )
 
 
-def _find_import_cause(answer: DeepAnswer, result: CommandResult, compat: Compat) -> Cause:
+def _find_import_cause(answer: RunAnswer, result: CommandResult, compat: Compat) -> Cause:
     """Return the cause of a failed import.
 
     If the log and the error do not show the cause, a Python exception is taken as a conflict between packages.
     """
-    cause = find_cause_in_log(result, answer.error, compat)
+    cause = find_cause_in_output(result, answer.error, compat)
     if cause is not None:
         return cause
     return Cause.PACKAGE_CONFLICT if answer.error.startswith(PYTHON_ERRORS) else Cause.INCONCLUSIVE
@@ -177,20 +178,24 @@ def _find_import_cause(answer: DeepAnswer, result: CommandResult, compat: Compat
 def find_failure_cause(result: CommandResult, error: str, compat: Compat) -> Cause | None:
     """Return the cause why a registered GPU cannot compute; None if the child's log and error do not show it."""
     report = _diagnose_output(result, error, compat)
-    lines = [evidence.text for evidence in report.root.evidence] if report.root is not None else []
+    lines = (
+        [evidence.text for evidence in report.root_finding.evidence]
+        if report.root_finding is not None
+        else []
+    )
     mentions_ptx = any(keyword in error for keyword in (*compute_fails.NO_CODE_PHRASES, "PTX"))
     if report.cause is Cause.GPU_TOO_NEW and not mentions_ptx and all(PTX_MESSAGE in line for line in lines):
         return None  # compiling PTX makes the first run slow, but does not explain a failure
     return report.cause if report.cause in COMPUTE_CAUSES else None
 
 
-def _find_compute_cause(answer: DeepAnswer, result: CommandResult, compat: Compat) -> Cause | None:
+def _find_compute_cause(answer: RunAnswer, result: CommandResult, compat: Compat) -> Cause | None:
     """Return the cause of a failed computation, or None if no GPU failed or the cause is unknown."""
-    failures = [line for line in answer.computed if "failed" in line]
+    failures = [line for line in answer.compute_results if "failed" in line]
     return find_failure_cause(result, answer.error or failures[0], compat) if failures else None
 
 
-def find_cause_in_log(result: CommandResult, error: str, compat: Compat) -> Cause | None:
+def find_cause_in_output(result: CommandResult, error: str, compat: Compat) -> Cause | None:
     """Return the cause that `tfdoctor diagnose` finds in a child's log and error, or None."""
     cause = _diagnose_output(result, error, compat).cause
     return None if cause in (Cause.INCONCLUSIVE, Cause.HEALTHY) else cause

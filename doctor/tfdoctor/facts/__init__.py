@@ -61,7 +61,7 @@ NO_REHEARSAL_REASON = "nothing here is unlike what the import is known to work w
 """The usual reason why the import is not rehearsed."""
 
 # These names are defined in `loading`, and other modules import them from here.
-PATHS = _loading.LIST_VARIABLES
+LIST_VARIABLES = _loading.LIST_VARIABLES
 MODULE_PATH = _loading.MODULE_PATH
 EnvironmentFacts = _loading.EnvironmentFacts
 FoundElsewhere = _loading.FoundElsewhere

@@ -106,7 +106,7 @@ class ContainerToolkit:
     hooks: tuple[str, ...] = ()
     """NVIDIA's OCI hook files, which gave GPUs to Podman before CDI existed."""
 
-    def has(self, name: str) -> bool:
+    def has_command(self, name: str) -> bool:
         """Return whether the command was found."""
         return any(command == name for command, _ in self.executables)
 
@@ -145,6 +145,6 @@ class ContainerFacts:
     cdi: tuple[CdiSpec, ...]
     """The specifications for NVIDIA's devices: those in /etc/cdi, in /var/run/cdi, and in other folders of the engine."""
 
-    def tool(self, *names: str) -> ContainerTool | None:
+    def find_tool(self, *names: str) -> ContainerTool | None:
         """Return the first of the named tools that is installed; None if none is."""
         return next((tool for name in names for tool in self.tools if tool.name == name), None)

@@ -66,7 +66,7 @@ class EnvironmentFacts:
     programs: frozenset[str] | None = None
     """The programs of PROGRAMS (probes/environment.py) that are on this user's PATH; None if they were not searched."""
 
-    def origin(self, name: str, entry: str | None = None) -> Origin | None:
+    def find_origin(self, name: str, entry: str | None = None) -> Origin | None:
         """Return the origin of a variable, or of an entry of a list; None if it is not known.
 
         `entry` is a path, with or without a final slash. If it is None, the first origin of the variable is returned.
@@ -77,7 +77,10 @@ class EnvironmentFacts:
                 origin
                 for origin in self.origins
                 if origin.name == name
-                and (stripped_entry is None or (origin.entry is not None and origin.entry.rstrip("/") == stripped_entry))
+                and (
+                    stripped_entry is None
+                    or (origin.entry is not None and origin.entry.rstrip("/") == stripped_entry)
+                )
             ),
             None,
         )
@@ -165,7 +168,7 @@ class RemovedEntriesResult:
     instead: tuple[ReplacedLibrary, ...]
     """The libraries that these entries provide."""
 
-    def resolution(self, soname: str) -> Resolution | None:
+    def find_resolution(self, soname: str) -> Resolution | None:
         """Return the resolution of a soname; None if TensorFlow does not open it."""
         return next((resolution for resolution in self.resolutions if resolution.soname == soname), None)
 
@@ -199,6 +202,6 @@ class LoaderFacts:
     Empty unless a library is missing or the driver's libraries come from these variables.
     """
 
-    def resolution(self, soname: str) -> Resolution | None:
+    def find_resolution(self, soname: str) -> Resolution | None:
         """Return the resolution of a soname; None if TensorFlow does not open it."""
         return next((resolution for resolution in self.resolutions if resolution.soname == soname), None)

@@ -10,7 +10,7 @@ PYTHON_OPTION = "--python"
 
 
 @dataclass(frozen=True, slots=True)
-class LostEnvironment:
+class UnusableEnvironment:
     """A requested or active environment whose Python cannot be used."""
 
     variable: str
@@ -57,7 +57,7 @@ class PythonChoice:
     """How it was requested or found: the user's argument, "$VIRTUAL_ENV", "python3 on PATH"."""
     why: str = ""
     """`how` as text for the user: "the active virtual environment"."""
-    lost: tuple[LostEnvironment, ...] = ()
+    lost: tuple[UnusableEnvironment, ...] = ()
     """Requested or active environments that could not be used."""
     others: tuple[OtherPython, ...] = ()
     """Other Pythons with TensorFlow. They are searched only if this Python has no TensorFlow or does not work."""

@@ -45,7 +45,7 @@ class Fit:
     release: Release
     python: str | None
     """The Python version to use, such as `"3.11"`; None if the release has no suitable one."""
-    cuda: CudaSet | None
+    cuda_set: CudaSet | None
     """NVIDIA's wheels for the release; None if there are none, or if they are not used."""
     reasons: tuple[Reason, ...]
     """The reasons why the release cannot be used; empty if it can be used."""
@@ -123,7 +123,7 @@ def _select_releases(compat: Compat, spec: str) -> Sequence[Release]:
     For a prefix (`2.17`) these are all of its final releases, because the newest may not fit.
     """
     selected = compat.select(spec)
-    if not versions.is_prefix(spec) or selected[0].is_prerelease:
+    if not versions.is_major_or_minor(spec) or selected[0].is_prerelease:
         return selected
     matches = [
         release
@@ -173,7 +173,7 @@ def find_gpu_reasons(compat: Compat, release: Release, host: Host) -> tuple[Reas
 
     It can if the GPUs and the driver support either NVIDIA's wheels or the CUDA version that it was built with.
     """
-    cuda_set, wheels_assessment = compat.cuda_set(release.version), Assessment()
+    cuda_set, wheels_assessment = compat.find_cuda_set(release.version), Assessment()
     if cuda_set is not None:
         constraints.check_gpus(wheels_assessment, compat, release, host, cuda_set.cuda, cuda_set.cudnn)
         constraints.check_driver(wheels_assessment, compat, release, host, cuda_set.cuda)
@@ -184,7 +184,9 @@ def find_gpu_reasons(compat: Compat, release: Release, host: Host) -> tuple[Reas
         constraints.check_gpus(build_assessment, compat, release, host, release.cuda, release.cudnn)
         constraints.check_driver(build_assessment, compat, release, host, release.cuda)
     return tuple(
-        wheels_assessment.reasons if build_assessment.reasons and cuda_set is not None else build_assessment.reasons
+        wheels_assessment.reasons
+        if build_assessment.reasons and cuda_set is not None
+        else build_assessment.reasons
     )
 
 
@@ -206,12 +208,12 @@ def fit_environment(
             constraints.check_driver(assessment, compat, release, host, release.cuda)
         return _build_fit(assessment, release, python, None)
     cuda_set = check_wheels(assessment, compat, release, host)
-    cudnn_range = compat.cudnn_range(cuda_set.cudnn) if cuda_set is not None else None
+    cudnn_range = compat.find_cudnn_range(cuda_set.cudnn) if cuda_set is not None else None
     if cudnn_range is not None and cudnn_range.glibc and host.lacks_glibc(cudnn_range.glibc):
-        assessment.refuse(
+        assessment.add_reason(
             Cause.GLIBC_TOO_OLD,
             f"the wheels of cuDNN {cuda_set.cudnn if cuda_set else ''} need glibc {cudnn_range.glibc}; here is {host.glibc}",
-            f"cudnn.toml: [[range]] {cudnn_range.first}",
+            f"cudnn.toml: [[range]] {cudnn_range.first_version}",
         )
     return _build_fit(assessment, release, python, cuda_set)
 
@@ -220,7 +222,7 @@ def _build_fit(assessment: Assessment, release: Release, python: str | None, cud
     """Build the result from the reasons and caveats so far, and the caveats of the release itself."""
     caveats = (*assessment.caveats, *constraints.check_release(release))
     return Fit(
-        release=release, python=python, cuda=cuda_set, reasons=tuple(assessment.reasons), caveats=caveats
+        release=release, python=python, cuda_set=cuda_set, reasons=tuple(assessment.reasons), caveats=caveats
     )
 
 
@@ -233,7 +235,7 @@ def _choose_python(compat: Compat, release: Release, host: Host) -> str | None:
     if current is not None and current in release.linux_pythons and is_locked(compat, release, current):
         return current
     return find_newest_python(
-        release, lambda python: bool(compat.python_builds(python)) and is_locked(compat, release, python)
+        release, lambda python: bool(compat.find_python_builds(python)) and is_locked(compat, release, python)
     )
 
 
@@ -268,13 +270,13 @@ def check_python(
     if python is None or python not in release.linux_pythons:
         available = ", ".join(release.linux_pythons) or "none"
         request = f"Python {python}" if python is not None else "any Python that is available"
-        assessment.refuse(
+        assessment.add_reason(
             Cause.NO_MATCHING_WHEEL,
             f"TensorFlow {release.version} has no wheel for {request} (it has them for {available})",
             constraints.format_release_source(release),
         )
     elif locked and not is_locked(compat, release, python):
-        assessment.refuse(
+        assessment.add_reason(
             Cause.NO_MATCHING_WHEEL,
             f"no pinned and tested packages exist for TensorFlow {release.version} on Python {python}",
             f"locks: {release.package}-{release.version}",
@@ -289,10 +291,10 @@ def check_wheels(assessment: Assessment, compat: Compat, release: Release, host:
 
     If no wheels have the CUDA version of the release, add that as a reason and return None.
     """
-    cuda_set = compat.cuda_set(release.version)
+    cuda_set = compat.find_cuda_set(release.version)
     if cuda_set is None:
         missing_sonames = _list_missing_wheels(compat, release)
-        assessment.refuse(
+        assessment.add_reason(
             Cause.LIBS_NOT_INSTALLED,
             f"TensorFlow {release.version} opens libraries of CUDA {release.cuda or 'unknown'}, which "
             f"no NVIDIA wheel "
@@ -313,7 +315,7 @@ def _list_missing_wheels(compat: Compat, release: Release) -> str:
 
 def _is_in_wheel(compat: Compat, soname: str) -> bool:
     """Return whether an NVIDIA wheel contains a library with exactly this soname."""
-    parts, family = split_soname(soname), compat.library(soname)
+    parts, family = split_soname(soname), compat.find_library(soname)
     if parts is None or family is None:
         return False
     stem, version = parts
@@ -321,6 +323,6 @@ def _is_in_wheel(compat: Compat, soname: str) -> bool:
         return version in ("8", "9")  # the versions in the wheels, which do not follow the CUDA version
     return any(
         compat.find_soname(stem, cuda) == soname
-        for major, cuda in compat.cuda_of_wheels.items()
+        for major, cuda in compat.wheel_toolkits.items()
         if major in family.wheels
     )

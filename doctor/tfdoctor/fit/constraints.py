@@ -37,11 +37,11 @@ class Assessment:
         self.reasons: list[Reason] = []
         self.caveats: list[Caveat] = []
 
-    def refuse(self, cause: Cause, text: str, source: str) -> None:
+    def add_reason(self, cause: Cause, text: str, source: str) -> None:
         """Add a reason why the release cannot be used. `source` is the entry of compat/ that proves it."""
         self.reasons.append(Reason(cause, text, source))
 
-    def warn(self, cause: Cause, text: str, source: str, *, serious: bool = True) -> None:
+    def add_caveat(self, cause: Cause, text: str, source: str, *, serious: bool = True) -> None:
         """Add a caveat. The release can still be used."""
         self.caveats.append(Caveat(cause, text, source, serious))
 
@@ -62,11 +62,11 @@ def check_release(release: Release) -> tuple[Caveat, ...]:
     """Return the caveats of a release that apply to every machine."""
     assessment = Assessment()
     if release.is_prerelease:
-        assessment.warn(
+        assessment.add_caveat(
             Cause.INCONCLUSIVE, f"{release.version} is not a final release", format_release_source(release)
         )
     if release.yanked:
-        assessment.warn(
+        assessment.add_caveat(
             Cause.INCONCLUSIVE, f"{release.version} was withdrawn (yanked)", format_release_source(release)
         )
     return tuple(assessment.caveats)
@@ -82,10 +82,10 @@ def check_machine(assessment: Assessment, release: Release, host: Host, *, conta
     """
     name = f"TensorFlow {release.version}"
     if host.system == "Darwin":
-        assessment.refuse(Cause.NO_DRIVER, "there is no CUDA on macOS", "cuda.toml: [[family]]")
+        assessment.add_reason(Cause.NO_DRIVER, "there is no CUDA on macOS", "cuda.toml: [[family]]")
         return
     if host.system == "Windows" and not container:
-        assessment.refuse(
+        assessment.add_reason(
             Cause.WINDOWS_NATIVE_UNSUPPORTED,
             f"{name} has no Windows wheel with GPU code"
             if not release.windows_gpu
@@ -93,13 +93,13 @@ def check_machine(assessment: Assessment, release: Release, host: Host, *, conta
             "problems.toml: windows-without-gpu",
         )
     if host.machine not in ("x86_64", "AMD64", "amd64"):
-        assessment.refuse(
+        assessment.add_reason(
             Cause.CPU_ONLY_BUILD,
             f"the {host.machine} wheels of TensorFlow have no GPU code",
             format_release_source(release),
         )
     if not container and release.glibc is not None and host.lacks_glibc(release.glibc):
-        assessment.refuse(
+        assessment.add_reason(
             Cause.GLIBC_TOO_OLD,
             f"{name} needs glibc {release.glibc}; here is {host.glibc}",
             format_release_source(release),
@@ -108,7 +108,7 @@ def check_machine(assessment: Assessment, release: Release, host: Host, *, conta
         flag for flag in release.cpu_instructions or () if host.cpu_flags and flag not in host.cpu_flags
     ]
     if missing_flags:
-        assessment.refuse(
+        assessment.add_reason(
             Cause.ILLEGAL_INSTRUCTION_AVX,
             f"{name} needs a processor with {', '.join(flag.upper() for flag in missing_flags)}",
             format_release_source(release),
@@ -164,23 +164,23 @@ def _check_kernel_code(assessment: Assessment, compat: Compat, release: Release,
     name, capability = f"TensorFlow {release.version}", gpu.capability
     floor = find_capability_floor(release)
     if not versions.is_at_least(capability, floor):
-        assessment.refuse(
+        assessment.add_reason(
             Cause.GPU_TOO_OLD,
             f"{name} ignores cards below compute capability {floor}; {_format_gpu(gpu)} is older",
             format_release_source(release),
         )
         return
-    code = compat.code_for(release, capability)
+    code = compat.find_code(release, capability)
     problems = [
         problem
         for problem in compat.list_problems(
             release.package, release.version, capability=capability, area="gpu"
         )
-        if set(problem.when) <= {"capability"}  # other conditions depend on the installation
+        if set(problem.conditions) <= {"capability"}  # other conditions depend on the installation
     ]
     fatal_problem = next((problem for problem in problems if problem.severity == "error"), None)
     if fatal_problem is not None:
-        assessment.refuse(
+        assessment.add_reason(
             Cause(fatal_problem.cause),
             f"{_format_gpu(gpu)}: {fatal_problem.title}. {fatal_problem.remedy}",
             f"problems.toml: {fatal_problem.id}",
@@ -190,31 +190,31 @@ def _check_kernel_code(assessment: Assessment, compat: Compat, release: Release,
     if code == "none":
         is_older = newest is not None and not versions.is_at_least(capability, newest)
         available = f" (it has {', '.join(release.cubin)})" if release.cubin else ""
-        assessment.refuse(
+        assessment.add_reason(
             Cause.GPU_TOO_OLD if is_older else Cause.GPU_TOO_NEW,
             f"{name} has no code for {_format_gpu(gpu)}{available}",
             format_release_source(release),
         )
     elif code == "arch-specific":
-        assessment.refuse(
+        assessment.add_reason(
             Cause.GPU_TOO_NEW,
             f"{name} has PTX for {', '.join(release.ptx_arch_specific)} alone, which {_format_gpu(gpu)} cannot "
             "compile: operations fail with CUDA_ERROR_INVALID_PTX",
             format_release_source(release),
         )
     elif code == "jit":
-        assessment.warn(
+        assessment.add_caveat(
             Cause.GPU_TOO_NEW,
             f"{name} has no machine code for {_format_gpu(gpu)}: the driver compiles its PTX at first use, which "
             "can take half an hour; keep ~/.nv/ComputeCache",
             format_release_source(release),
         )
         for problem in problems:
-            assessment.warn(
+            assessment.add_caveat(
                 Cause(problem.cause), f"{problem.title}. {problem.text}", f"problems.toml: {problem.id}"
             )
     elif code == "unknown":
-        assessment.warn(
+        assessment.add_caveat(
             Cause.INCONCLUSIVE,
             f"it is not known which cards {name} has code for",
             format_release_source(release),
@@ -224,21 +224,21 @@ def _check_kernel_code(assessment: Assessment, compat: Compat, release: Release,
 
 def _check_libraries(assessment: Assessment, compat: Compat, gpu: HostGpu, cuda: str) -> None:
     """Add a reason if the toolkit's libraries (cuBLAS, cuFFT and others) do not support a GPU."""
-    series = compat.cuda_series(cuda)
+    series = compat.find_cuda_series(cuda)
     if series is None or not series.capabilities:
         return
     capabilities = [versions.parse_capability(text) for text in series.capabilities]
     capability = versions.parse_capability(gpu.capability)
     source = f"cuda.toml: [[series]] {series.version}"
     if capability < min(capabilities):
-        assessment.refuse(
+        assessment.add_reason(
             Cause.GPU_TOO_OLD,
             f"the libraries of CUDA {versions.major_minor(cuda)} begin at compute capability "
             f"{series.capabilities[0]}; {_format_gpu(gpu)} is older",
             source,
         )
     elif (newest := find_exceeded_capability(compat, cuda, gpu.capability)) is not None:
-        assessment.refuse(
+        assessment.add_reason(
             Cause.GPU_TOO_NEW,
             f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {newest}; "
             f"{_format_gpu(gpu)} is newer",
@@ -250,7 +250,7 @@ def _warn_about_newest_gpus(assessment: Assessment, compat: Compat, cuda: str) -
     """Add a caveat for hosts with unknown GPUs if a CUDA version does not support the newest known GPUs."""
     newest_known = max((known_gpu.capability for known_gpu in compat.gpus), key=versions.parse_capability)
     if (newest := find_exceeded_capability(compat, cuda, newest_known)) is not None:
-        assessment.warn(
+        assessment.add_caveat(
             Cause.GPU_TOO_NEW,
             f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {newest}: a card of a newer "
             "generation cannot use them",
@@ -264,7 +264,7 @@ def find_exceeded_capability(compat: Compat, cuda: str, capability: str) -> str 
 
     Return None if it is not newer, or if the supported capabilities are not known.
     """
-    series = compat.cuda_series(cuda)
+    series = compat.find_cuda_series(cuda)
     if series is None or not series.capabilities:
         return None
     newest = series.capabilities[-1]
@@ -275,27 +275,33 @@ def find_exceeded_capability(compat: Compat, cuda: str, capability: str) -> str 
 
 def _check_cudnn(assessment: Assessment, compat: Compat, gpu: HostGpu, cudnn: str) -> None:
     """Add a reason or a caveat if a cuDNN version does not fully support a GPU."""
-    support = compat.cudnn_support(cudnn, gpu.capability)
-    source = f"cudnn.toml: [[range]] {support.range.first}" if support.range is not None else "cudnn.toml"
+    support = compat.find_cudnn_support(cudnn, gpu.capability)
+    source = (
+        f"cudnn.toml: [[range]] {support.version_range.first_version}"
+        if support.version_range is not None
+        else "cudnn.toml"
+    )
     if support.verdict == "dropped":
-        assessment.refuse(Cause.GPU_TOO_OLD, f"{_format_gpu(gpu)}: {support.explanation}", source)
+        assessment.add_reason(Cause.GPU_TOO_OLD, f"{_format_gpu(gpu)}: {support.explanation}", source)
     elif support.verdict == "too-new":
-        highest = support.range.highest if support.range is not None else "0.0"
+        highest = support.version_range.max_capability if support.version_range is not None else "0.0"
         if versions.parse_capability(gpu.capability)[0] > versions.parse_capability(highest)[0]:
-            assessment.refuse(Cause.GPU_TOO_NEW, f"{_format_gpu(gpu)}: {support.explanation}", source)
+            assessment.add_reason(Cause.GPU_TOO_NEW, f"{_format_gpu(gpu)}: {support.explanation}", source)
     elif support.verdict == "jit":
-        assessment.warn(Cause.GPU_TOO_NEW, f"{_format_gpu(gpu)}: {support.explanation}", source, serious=False)
+        assessment.add_caveat(
+            Cause.GPU_TOO_NEW, f"{_format_gpu(gpu)}: {support.explanation}", source, serious=False
+        )
 
 
 def check_ngc_image(assessment: Assessment, compat: Compat, image: NgcImage, host: Host) -> None:
     """Add the reasons and caveats for an NGC image, whose TensorFlow is NVIDIA's own build."""
     source = f"images.toml: [[ngc]] {image.tag}"
-    min_capability, note = compat.images.find_lowest(image), ""
-    if image.lowest is None:
+    min_capability, note = compat.images.find_min_capability(image), ""
+    if image.min_capability is None:
         note = " (assumed from NVIDIA's other images; no page for this one was read)"
     for gpu in _iter_distinct_gpus(host.cards):
         if min_capability is not None and not versions.is_at_least(gpu.capability, min_capability):
-            assessment.refuse(
+            assessment.add_reason(
                 Cause.GPU_TOO_OLD,
                 f"{image.name} begins at compute capability {min_capability}{note}; {_format_gpu(gpu)} is older",
                 source,
@@ -310,16 +316,16 @@ def check_ngc_image(assessment: Assessment, compat: Compat, image: NgcImage, hos
     if host.has_driver_at_least(image.driver):
         _warn_about_branch(assessment, host.driver, image.driver, source)
         return
-    minimum = compat.driver_minimum(image.cuda, find_platform(host))
+    minimum = compat.find_driver_minimum(image.cuda, find_platform(host))
     if minimum.minimum is not None and host.has_driver_at_least(minimum.minimum):
-        assessment.warn(
+        assessment.add_caveat(
             Cause.DRIVER_TOO_OLD,
             f"{image.name} was made for driver {image.driver}; {host.driver} runs it by minor-version "
             "compatibility, except for code that has to be compiled from PTX",
             source,
         )
     else:
-        assessment.refuse(
+        assessment.add_reason(
             Cause.DRIVER_TOO_OLD, f"{image.name} needs driver {image.driver}; here is {host.driver}", source
         )
 
@@ -332,13 +338,13 @@ def check_driver(assessment: Assessment, compat: Compat, release: Release, host:
 
     The last driver branch that supports a GPU must also be new enough for the CUDA version.
     """
-    minimum = compat.driver_minimum(cuda, find_platform(host))
+    minimum = compat.find_driver_minimum(cuda, find_platform(host))
     source = f"cuda.toml: [[family]] {versions.major(cuda)}"
     if not check_driver_support(assessment, compat, host):
         return
     if host.driver is not None and minimum.minimum is not None:
         if not host.has_driver_at_least(minimum.minimum):
-            assessment.refuse(
+            assessment.add_reason(
                 Cause.DRIVER_TOO_OLD,
                 f"CUDA {versions.major_minor(cuda)} needs driver {minimum.minimum} or newer; here is "
                 f"{host.driver}",
@@ -362,14 +368,14 @@ def check_driver_support(assessment: Assessment, compat: Compat, host: Host) -> 
         refusal = find_driver_refusal(compat, host.driver, gpu, find_platform(host))
         if refusal is not None:
             cause, text, source = refusal
-            assessment.refuse(cause, text, source)
+            assessment.add_reason(cause, text, source)
     return len(assessment.reasons) == reason_count
 
 
 def _warn_about_branch(assessment: Assessment, driver: str, minimum: str, source: str) -> None:
     """Add a caveat if the driver is a branch (`450`), and only newer drivers of the branch are suitable."""
     if not versions.is_at_least(driver, minimum):
-        assessment.warn(
+        assessment.add_caveat(
             Cause.DRIVER_TOO_OLD,
             f"of driver {driver} its newest is meant: {minimum} or newer is needed",
             source,
@@ -391,11 +397,11 @@ def _check_jit_driver(assessment: Assessment, compat: Compat, release: Release, 
         if compilation is None:
             continue
         cuda, share = compilation
-        own_driver = compat.driver_minimum(cuda, find_platform(host)).own
+        own_driver = compat.find_driver_minimum(cuda, find_platform(host)).toolkit_driver
         if own_driver is None or host.has_driver_at_least(own_driver):
             continue
-        cuda_release = compat.cuda_release(cuda)
-        assessment.refuse(
+        cuda_release = compat.find_cuda_release(cuda)
+        assessment.add_reason(
             Cause.DRIVER_TOO_OLD,
             f"{share} kernels of TensorFlow {release.version} have to be compiled for {_format_gpu(gpu)}, which "
             f"needs driver {own_driver} (CUDA {versions.major_minor(cuda)}); here is {host.driver}",
@@ -411,15 +417,17 @@ def _find_ptx_requirement(compat: Compat, release: Release, capability: str) -> 
 
 def _check_last_branch(assessment: Assessment, compat: Compat, cuda: str, host: Host) -> None:
     """Add a reason if a CUDA version needs a newer driver branch than the last one that supports a GPU."""
-    min_driver = compat.driver_minimum(cuda).minimum
+    min_driver = compat.find_driver_minimum(cuda).minimum
     if min_driver is None:
         return
     for gpu in _iter_distinct_gpus(host.cards):
         unsupported_gpus = compat.cards.find_unsupported(gpu.capability)
-        if unsupported_gpus is not None and versions.major(min_driver) > versions.major(unsupported_gpus.last):
-            assessment.refuse(
+        if unsupported_gpus is not None and versions.major(min_driver) > versions.major(
+            unsupported_gpus.last_branch
+        ):
+            assessment.add_reason(
                 Cause.GPU_TOO_OLD,
                 f"CUDA {versions.major_minor(cuda)} needs driver {min_driver}, and the last driver for "
-                f"{_format_gpu(gpu)} is of branch {unsupported_gpus.last}",
+                f"{_format_gpu(gpu)} is of branch {unsupported_gpus.last_branch}",
                 f"cuda.toml: [[family]] {versions.major(cuda)}",
             )

@@ -52,9 +52,9 @@ def find_newest_driver(compat: Compat, driver: str, platform: Platform = "linux"
 def _find_dropped_support(compat: Compat, driver: str, gpu: HostGpu) -> tuple[Cause, str, str] | None:
     """Return (cause, reason, source) if the driver's branch no longer supports the GPU, else None."""
     unsupported_gpus = compat.cards.find_unsupported(gpu.capability)
-    if unsupported_gpus is None or not versions.is_at_least(driver, unsupported_gpus.first_without):
+    if unsupported_gpus is None or not versions.is_at_least(driver, unsupported_gpus.first_branch_without):
         return None
-    limit = f"the last branch for compute capability {gpu.capability} is {unsupported_gpus.last}"
+    limit = f"the last branch for compute capability {gpu.capability} is {unsupported_gpus.last_branch}"
     reason = f"driver {driver} does not drive the {gpu.name}: {limit}"
     return Cause.NO_DEVICE, reason, f"cards.toml: [[ended]] {unsupported_gpus.name}"
 
@@ -68,7 +68,9 @@ def find_driver_refusal(
     the driver.
     """
     dropped_support = _find_dropped_support(compat, driver, gpu)
-    driver_capability = None if dropped_support is not None else _find_driver_capability(compat, driver, platform)
+    driver_capability = (
+        None if dropped_support is not None else _find_driver_capability(compat, driver, platform)
+    )
     if driver_capability is None:
         return dropped_support
     cuda, newest, series = driver_capability
@@ -92,13 +94,15 @@ def list_refusal_limits(compat: Compat, platform: Platform = "linux") -> frozens
     ]
     limits = {version for version in (*cuda_driver_versions, *branches) if version is not None}
     next_branch = str(max(map(versions.major, limits)) + 1)  # the CUDA version of this branch is not known
-    return frozenset({*limits, next_branch, *(entry.first_without for entry in compat.cards.ended)})
+    return frozenset(
+        {*limits, next_branch, *(entry.first_branch_without for entry in compat.cards.unsupported_gpus)}
+    )
 
 
 @lru_cache(maxsize=256)
 def _find_driver_capability(compat: Compat, driver: str, platform: Platform) -> tuple[str, str, str] | None:
     """Return (CUDA version, newest compute capability, series) of a driver; None if not known."""
-    cuda = compat.newest_cuda_for_driver(find_newest_driver(compat, driver, platform), platform)
+    cuda = compat.find_newest_cuda_for_driver(find_newest_driver(compat, driver, platform), platform)
     if cuda is None:
         return None
     # The oldest toolkits have no entry. Use the next newer toolkit: a GPU that is too new for it is too new for them as well.

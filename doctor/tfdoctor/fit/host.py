@@ -80,7 +80,7 @@ def _list_gpus(facts: Facts, compat: Compat) -> tuple[HostGpu, ...]:
             )
     gpus = []
     for pci_gpu in value_of(facts.driver.pci) or ():
-        gpu = compat.gpu_by_pci_id(pci_gpu.device_id) if pci_gpu.device_id else None
+        gpu = compat.find_gpu_by_pci_id(pci_gpu.device_id) if pci_gpu.device_id else None
         if gpu is not None:
             gpus.append(HostGpu(gpu.name, gpu.capability))
     if gpus:
@@ -89,7 +89,7 @@ def _list_gpus(facts: Facts, compat: Compat) -> tuple[HostGpu, ...]:
     if isinstance(smi, SmiFacts):
         for smi_gpu in smi.gpus:
             match = compat.find_gpus_by_name(smi_gpu.name) if smi_gpu.name else None
-            if match is not None and not match.ambiguous:
+            if match is not None and not match.is_ambiguous:
                 gpus.append(HostGpu(smi_gpu.name or "", match.capabilities[0]))
     return tuple(gpus)
 
@@ -102,6 +102,6 @@ def _has_engine(facts: Facts) -> bool | None:
     docker = containers.docker
     if isinstance(docker, Known) and isinstance(docker.value, DockerEngine):
         return True
-    if containers.tool("podman") is not None:
+    if containers.find_tool("podman") is not None:
         return True
     return None if isinstance(containers.docker, Unknown) else False

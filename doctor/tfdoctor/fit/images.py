@@ -49,11 +49,15 @@ def _select_fitting_tags(
         for parts, name in zip(split_names, required_libraries, strict=True)
         if parts is not None and parts[0] != "cudnn"
     }
-    cudnn_soname_version = next((parts[1] for parts in split_names if parts is not None and parts[0] == "cudnn"), None)
+    cudnn_soname_version = next(
+        (parts[1] for parts in split_names if parts is not None and parts[0] == "cudnn"), None
+    )
     if cudnn_soname_version is None:
         return ()
     tags = []
-    for tag in compat.image_tags(str(versions.major(cuda)), int(cudnn_soname_version.split(".")[0]), "runtime"):
+    for tag in compat.list_image_tags(
+        str(versions.major(cuda)), int(cudnn_soname_version.split(".")[0]), "runtime"
+    ):
         if tag.cudnn is None or not versions.is_at_least(tag.cudnn, min_cudnn):
             continue
         if all(compat.find_soname(stem, tag.cuda) == name for stem, name in soname_by_stem.items()):
@@ -66,9 +70,11 @@ def _select_fitting_tags(
         The CUDA minor of the release comes first, then the next newer ones, then the next older ones. The newest patch
         and the newest system come first.
         """
-        system = compat.pythons.system(tag.system) if python is not None else None
-        default_python = system.default if system is not None else ""
-        tag_cuda = (*versions.parse_numbers(tag.cuda), 0)[:3]  # parse_numbers returns two numbers for "12.6.0"
+        system = compat.pythons.find_system(tag.system) if python is not None else None
+        default_python = system.default_python if system is not None else ""
+        tag_cuda = (*versions.parse_numbers(tag.cuda), 0)[
+            :3
+        ]  # parse_numbers returns two numbers for "12.6.0"
         is_older = tag_cuda[:2] < release_cuda
         cuda_order = _negate_numbers(tag_cuda[:2]) if is_older else tag_cuda[:2]
         python_order = (

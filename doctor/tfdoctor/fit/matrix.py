@@ -37,7 +37,7 @@ class MatrixQuery:
     """The conditions that a release must meet. None means no condition."""
 
     tf: str | None = None
-    """A version specification (`versions.Spec`), such as "2.4" or ">=2.10,<2.13"."""
+    """A version specification (`versions.VersionSpec`), such as "2.4" or ">=2.10,<2.13"."""
     cuda: str | None = None
     """A prefix of the CUDA version, such as "11" or "11.2"."""
     cudnn: str | None = None
@@ -61,13 +61,13 @@ class MatrixRow:
     """A release, with the values that the matrix derives from it."""
 
     release: Release
-    driver_linux: str | None
+    min_linux_driver: str | None
     """The minimum driver version on Linux; None if it is not known or if the release has no CUDA."""
-    driver_windows: str | None
+    min_windows_driver: str | None
     """The minimum driver version on Windows; None if it is not known, or if no Windows wheel has GPU code."""
     problems: tuple[Problem, ...]
     """The known problems of the release, in the order of the table."""
-    code: Code | None
+    code_kind: Code | None
     """The kind of code for the requested compute capability; None if none was requested."""
 
     def as_dict(self, code_of: Callable[[Problem], str | None]) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class MatrixRow:
         return {
             "tensorflow": release.version,
             "package": release.package,
-            "released": release.released,
+            "released": release.release_date,
             "yanked": release.yanked,
             "gpu": release.gpu,
             "python": list(release.linux_pythons),
@@ -94,9 +94,9 @@ class MatrixRow:
             "cubin": list(release.cubin),
             "ptx": list(release.ptx),
             "ptx_arch_specific": list(release.ptx_arch_specific),
-            "code": self.code,
+            "code": self.code_kind,
             "registration_floor": release.registration_floor,
-            "driver_minimum": {"linux": self.driver_linux, "windows": self.driver_windows},
+            "driver_minimum": {"linux": self.min_linux_driver, "windows": self.min_windows_driver},
             "glibc": release.glibc,
             "cpu_instructions": None if release.cpu_instructions is None else list(release.cpu_instructions),
             "pip_extra": release.pip_extra,
@@ -118,7 +118,7 @@ class MatrixGroup:
     rows: tuple[MatrixRow, ...]
 
     @property
-    def first(self) -> MatrixRow:
+    def newest_row(self) -> MatrixRow:
         """The newest row, which represents the group."""
         return self.rows[0]
 
@@ -176,7 +176,7 @@ def _matches_query(compat: Compat, release: Release, query: MatrixQuery) -> bool
         return False
     if query.driver is not None:
         versions.parse_numbers(query.driver)  # raises VersionSyntaxError even if there is no minimum
-        minimum = None if release.cuda is None else compat.driver_minimum(release.cuda, query.os).minimum
+        minimum = None if release.cuda is None else compat.find_driver_minimum(release.cuda, query.os).minimum
         if minimum is None or not versions.is_driver_at_least(query.driver, minimum):
             return False
     return True
@@ -213,7 +213,7 @@ def _find_best_code(
 
 def _find_code(compat: Compat, release: Release, query: MatrixQuery, capability: str) -> Code:
     """Return the kind of code for a GPU; also "none" if CUDA, cuDNN or the driver excludes the GPU."""
-    code = compat.code_for(release, capability)
+    code = compat.find_code(release, capability)
     is_usable = code in ("none", "arch-specific") or not list_refusals(compat, release, query, capability)
     return code if is_usable else "none"
 
@@ -246,9 +246,9 @@ def _build_row(
     """Build the row of a release, with its problems on GPUs of any of the capabilities."""
     min_linux_driver = min_windows_driver = None
     if release.cuda is not None:
-        min_linux_driver = compat.driver_minimum(release.cuda, "linux").minimum
+        min_linux_driver = compat.find_driver_minimum(release.cuda, "linux").minimum
         if release.windows_gpu:
-            min_windows_driver = compat.driver_minimum(release.cuda, "windows").minimum
+            min_windows_driver = compat.find_driver_minimum(release.cuda, "windows").minimum
     problems: dict[str, Problem] = {}
     for capability in capabilities or (None,):
         for problem in compat.list_problems(release.package, release.version, capability=capability):
@@ -257,10 +257,10 @@ def _build_row(
     ordered_problems = sorted(problems.values(), key=lambda problem: index_by_id[problem.id])
     return MatrixRow(
         release=release,
-        driver_linux=min_linux_driver,
-        driver_windows=min_windows_driver,
+        min_linux_driver=min_linux_driver,
+        min_windows_driver=min_windows_driver,
         problems=tuple(ordered_problems),
-        code=code,
+        code_kind=code,
     )
 
 
@@ -295,5 +295,5 @@ def _build_group_key(row: MatrixRow) -> tuple[object, ...]:
         release.pip_extra,
         release.runpath_misses,
         [problem.id for problem in row.problems],
-        row.code,
+        row.code_kind,
     )

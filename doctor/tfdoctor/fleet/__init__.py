@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 from tfdoctor.fleet.aggregation import GatheredResults
-from tfdoctor.fleet.analysis import evaluate_fleet, join_hosts
-from tfdoctor.fleet.models import Fleet, FleetFinding, FleetHost, Group, Result
-from tfdoctor.fleet.peers import read_peers
-from tfdoctor.fleet.results import MAX_ANSWER_BYTES, UnusableError, read_result
+from tfdoctor.fleet.analysis import evaluate_fleet, format_host_names
+from tfdoctor.fleet.models import Fleet, FleetFinding, FleetHost, HostGroup, HostResult
+from tfdoctor.fleet.peers import parse_peers
+from tfdoctor.fleet.results import MAX_ANSWER_BYTES, UnusableResultError, parse_result
 
 __all__ = [
     "MAX_ANSWER_BYTES",
@@ -18,11 +18,11 @@ __all__ = [
     "FleetFinding",
     "FleetHost",
     "GatheredResults",
-    "Group",
-    "Result",
-    "UnusableError",
+    "HostGroup",
+    "HostResult",
+    "UnusableResultError",
     "evaluate_fleet",
-    "join_hosts",
-    "read_peers",
-    "read_result",
+    "format_host_names",
+    "parse_peers",
+    "parse_result",
 ]

@@ -11,8 +11,8 @@ from tfdoctor.fleet.models import FleetHost
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfdoctor.fleet.models import Result, State, Value
-    from tfdoctor.fleet.peers import Peers
+    from tfdoctor.fleet.models import HostResult, HostState, ValueKey
+    from tfdoctor.fleet.peers import HostPeers
 
 __all__ = ["GatheredResults", "Profile"]
 
@@ -30,8 +30,8 @@ class Profile:
 
     __slots__ = ("cards", "cause", "codes", "hosts", "usable", "values")
 
-    def __init__(self, result: Result, values: Mapping[Value, str | None]) -> None:
-        self.usable = result.usable
+    def __init__(self, result: HostResult, values: Mapping[ValueKey, str | None]) -> None:
+        self.usable = result.gpu_usable
         self.cause = result.cause
         self.codes = result.codes
         self.values = values
@@ -40,40 +40,39 @@ class Profile:
 
 
 class GatheredResults:
-    """The results of all hosts. Call `add` or `add_silent` once for each host."""
+    """The results of all hosts. Call `add` or `add_failure` once for each host."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, FleetHost] = {}
         self.profiles: dict[tuple[object, ...], Profile] = {}
-        self.owners: dict[str, list[str]] = defaultdict(list)
+        self.hosts_by_gpu_uuid: dict[str, list[str]] = defaultdict(list)
         """The hosts that listed each GPU, by the GPU's identifier."""
-        self.skews: dict[str, float] = {}
+        self.clock_skews_s: dict[str, float] = {}
         """The seconds by which a host's clock was ahead, or behind (negative). Correct clocks are omitted."""
-        self.peers: dict[str, Peers] = {}
+        self.peers_by_host: dict[str, HostPeers] = {}
         """The peers of each host that reported them."""
-        self.peer_failures: dict[str, str] = {}
+        self.peer_failure_by_host: dict[str, str] = {}
         """The reason why a host did not report its peers, by host."""
 
     def add(
         self,
         name: str,
-        result: Result,
+        result: HostResult,
         *,
         seconds: float | None = None,
-        asked: float | None = None,
-        came: float | None = None,
+        request_time: float | None = None,
+        response_time: float | None = None,
     ) -> None:
         """Add one host's result.
 
-        `seconds` is the duration of the run. `asked` and `came` are the times of the request and of the response, in
-        seconds since 1970 by this machine's clock. None means unknown.
+        `seconds` is the duration of the run. `request_time` and `response_time` are in seconds since 1970 by this machine's clock. None means unknown.
         """
         values = {
             _intern_pair(value_key): _replace_host_name(value, name)
             for value_key, value in result.values.items()
-            if value_key not in result.little
+            if value_key not in result.minor_keys
         }
-        identity = (result.usable, result.cause, result.codes, tuple(card.model for card in result.cards))
+        identity = (result.gpu_usable, result.cause, result.codes, tuple(card.model for card in result.cards))
         profile_key = (*identity, tuple(values.items()))
         profile = self.profiles.get(profile_key)
         if profile is None:
@@ -82,19 +81,19 @@ class GatheredResults:
         for card in result.cards:
             # `strip` removes the prefix, hyphens and zeros: an identifier of zeros alone identifies no GPU
             if card.uuid is not None and card.uuid.strip("GPU-0"):
-                self.owners[card.uuid].append(name)
-        skew = _compute_skew(result.at, asked, came)
+                self.hosts_by_gpu_uuid[card.uuid].append(name)
+        skew = _compute_skew(result.created_at, request_time, response_time)
         if skew:
-            self.skews[name] = skew
-        state: State = "ok" if result.usable else "found"
-        self.hosts[name] = FleetHost(name, state, result.cause, seconds, unknown=result.usable is None)
+            self.clock_skews_s[name] = skew
+        state: HostState = "ok" if result.gpu_usable else "found"
+        self.hosts[name] = FleetHost(name, state, result.cause, seconds, is_unknown=result.gpu_usable is None)
 
-    def add_silent(self, name: str, state: State, why: str, *, seconds: float | None = None) -> None:
-        """Add a host without a usable result. `why` is the reason in one line."""
-        self.hosts[name] = FleetHost(name, state, None, seconds, why=why)
+    def add_failure(self, name: str, state: HostState, reason: str, *, seconds: float | None = None) -> None:
+        """Add a host without a usable result. `reason` is the reason in one line."""
+        self.hosts[name] = FleetHost(name, state, None, seconds, failure_reason=reason)
 
 
-def _intern_pair(value_key: Value) -> Value:
+def _intern_pair(value_key: ValueKey) -> ValueKey:
     return intern(value_key[0]), intern(value_key[1])
 
 
@@ -109,7 +108,9 @@ def _replace_host_name(value: str | None, name: str) -> str | None:
     return intern(value)
 
 
-def _compute_skew(result_time: float | None, request_time: float | None, response_time: float | None) -> float:
+def _compute_skew(
+    result_time: float | None, request_time: float | None, response_time: float | None
+) -> float:
     """Return the seconds by which a host's clock is ahead of this machine's, or behind it (negative).
 
     The result is 0 if the host's `result_time` is between the request and the response, or if a time is unknown.

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Severity
-from tfdoctor.fleet.cards import find_card_problems, is_covered
-from tfdoctor.fleet.models import Fleet, FleetFinding, FleetHost, Group
+from tfdoctor.fleet.cards import find_card_problems, is_covered_by_card_checks
+from tfdoctor.fleet.models import Fleet, FleetFinding, FleetHost, HostGroup
 from tfdoctor.fleet.peers import find_peer_problems
 from tfdoctor.report.diff.compare import find_differences
 from tfdoctor.report.diff.flatten import AREAS, Entry
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tfdoctor.fleet.aggregation import GatheredResults, Profile
-    from tfdoctor.fleet.models import State, Value
+    from tfdoctor.fleet.models import HostState, ValueKey
 
-__all__ = ["evaluate_fleet", "join_hosts"]
+__all__ = ["evaluate_fleet", "format_host_names"]
 
 UNIFORM_VALUES = {
     ("TensorFlow", "TensorFlow"): "TensorFlow",
@@ -56,8 +56,8 @@ SILENT_STATES = {
 """The states of hosts without a usable result, with their descriptions in sentences."""
 
 
-def evaluate_fleet(engine: str, gathered: GatheredResults, *, aside: int = 0) -> Fleet:
-    """Evaluate the results. `aside` is the number of files in the folder that are not results."""
+def evaluate_fleet(engine: str, gathered: GatheredResults, *, ignored_file_count: int = 0) -> Fleet:
+    """Evaluate the results. `ignored_file_count` is the number of files in the folder that are not results."""
     profiles = sorted(gathered.profiles.values(), key=lambda item: (-len(item.hosts), min(item.hosts)))
     groups = tuple(_make_groups(profiles))
     group_by_host = {name: group.number for group in groups for name in group.hosts}
@@ -66,9 +66,9 @@ def evaluate_fleet(engine: str, gathered: GatheredResults, *, aside: int = 0) ->
             name=host.name,
             state=host.state,
             cause=host.cause,
-            seconds=host.seconds,
-            group=group_by_host.get(host.name),
-            why=host.why,
+            duration_s=host.duration_s,
+            group_number=group_by_host.get(host.name),
+            failure_reason=host.failure_reason,
         )
         for _, host in sorted(gathered.hosts.items())
     )
@@ -76,7 +76,7 @@ def evaluate_fleet(engine: str, gathered: GatheredResults, *, aside: int = 0) ->
     findings = [
         *_find_silent_hosts(hosts),
         *_find_unused_gpus(groups),
-        *find_peer_problems(gathered.peers, gathered.peer_failures),
+        *find_peer_problems(gathered.peers_by_host, gathered.peer_failure_by_host),
         *card_findings,
         *_find_different_versions(profiles),
         *_find_different_hosts(groups, {name for item in card_findings for name in item.hosts}),
@@ -90,12 +90,12 @@ def evaluate_fleet(engine: str, gathered: GatheredResults, *, aside: int = 0) ->
         hosts=hosts,
         groups=groups,
         findings=tuple(findings),
-        common=_list_common_values(profiles[0]) if profiles else (),
-        aside=aside,
+        common_values=_list_common_values(profiles[0]) if profiles else (),
+        ignored_file_count=ignored_file_count,
     )
 
 
-def join_hosts(names: Sequence[str]) -> str:
+def format_host_names(names: Sequence[str]) -> str:
     """Return the names in words, such as "node001, node002 and 7 more"."""
     first_names = list(names[:MAX_NAMED_HOSTS])
     other_count = len(names) - len(first_names)
@@ -109,21 +109,21 @@ def _format_hosts(count: int) -> str:
 # ---------------------------------------------------------------- groups
 
 
-def _make_groups(profiles: Sequence[Profile]) -> Iterator[Group]:
+def _make_groups(profiles: Sequence[Profile]) -> Iterator[HostGroup]:
     for number, profile in enumerate(profiles, 1):
-        state: State = "ok" if profile.usable else "found"
-        yield Group(
+        state: HostState = "ok" if profile.usable else "found"
+        yield HostGroup(
             number=number,
             hosts=tuple(sorted(profile.hosts)),
-            differs=_find_differences(profiles[0], profile),
+            differences=_find_differences(profiles[0], profile),
             state=state,
             cause=profile.cause,
-            cards=_describe_cards(profile),
-            unknown=profile.usable is None,
+            card_description=_describe_cards(profile),
+            is_unknown=profile.usable is None,
         )
 
 
-def _find_differences(largest: Profile, profile: Profile) -> dict[Value, tuple[str, str]]:
+def _find_differences(largest: Profile, profile: Profile) -> dict[ValueKey, tuple[str, str]]:
     """Return the values that differ, as pairs (value of `profile`, value of `largest`).
 
     Differences that only follow from others are omitted.
@@ -169,27 +169,27 @@ def _find_silent_hosts(hosts: Sequence[FleetHost]) -> Iterator[FleetFinding]:
         silent = [host for host in hosts if host.state == state]
         if not silent:
             continue
-        reasons = Counter(host.why for host in silent if host.why)
+        reasons = Counter(host.failure_reason for host in silent if host.failure_reason)
         details = "; ".join(
             f"{reason}{f' ({_format_hosts(count)})' if len(reasons) > 1 else ''}"
             for reason, count in reasons.most_common(4)
         )
         yield FleetFinding(
-            name="answer-unusable" if state == "failed" else "host-silent",
+            kind="answer-unusable" if state == "failed" else "host-silent",
             severity=Severity.ERROR,
             hosts=tuple(host.name for host in silent),
             message=f"{_format_hosts(len(silent))} {description}{f': {details}' if details else ''}.",
-            fix="Look at it there: its results are missing from everything below.",
+            remedy="Look at it there: its results are missing from everything below.",
         )
 
 
-def _find_unused_gpus(groups: Sequence[Group]) -> Iterator[FleetFinding]:
+def _find_unused_gpus(groups: Sequence[HostGroup]) -> Iterator[FleetFinding]:
     """Yield one finding for each cause of unused GPUs, and for each cause if their use is unknown."""
     hosts_by_cause: dict[tuple[str | None, bool], list[str]] = {}
     used_count = sum(len(group.hosts) for group in groups if group.state == "ok")
     for group in groups:
         if group.state != "ok":
-            hosts_by_cause.setdefault((group.cause, group.unknown), []).extend(group.hosts)
+            hosts_by_cause.setdefault((group.cause, group.is_unknown), []).extend(group.hosts)
     for (cause, is_unknown), names in hosts_by_cause.items():
         statement = (
             "it could not be determined whether TensorFlow uses the GPUs"
@@ -198,11 +198,11 @@ def _find_unused_gpus(groups: Sequence[Group]) -> Iterator[FleetFinding]:
         )
         used_note = f"; on {_format_hosts(used_count)} it does" if used_count else ""
         yield FleetFinding(
-            name="gpu-unused",
+            kind="gpu-unused",
             severity=Severity.WARNING if is_unknown else Severity.ERROR,
             hosts=tuple(sorted(names)),
             message=f"{statement}: {cause or 'inconclusive'}{used_note}.",
-            fix="Run the check there: it names the commands.",
+            remedy="Run the check there: it names the commands.",
         )
 
 
@@ -221,33 +221,37 @@ def _find_different_versions(profiles: Sequence[Profile]) -> Iterator[FleetFindi
         details = join_words([f"{version} on {_format_hosts(len(names))}" for version, names in by_size[:6]])
         other_hosts = sorted(name for _, names in by_size[1:] for name in names)
         yield FleetFinding(
-            name="versions-differ",
+            kind="versions-differ",
             severity=Severity.WARNING,
             hosts=tuple(other_hosts),
             message=f"{software} is not the same everywhere: {details}. tf.distribute over several hosts needs one version.",
-            fix=f"Install {software} {most_frequent_version} there, or take these hosts out of the job.",
+            remedy=f"Install {software} {most_frequent_version} there, or take these hosts out of the job.",
         )
 
 
-def _find_different_hosts(groups: Sequence[Group], reported_hosts: set[str]) -> Iterator[FleetFinding]:
+def _find_different_hosts(groups: Sequence[HostGroup], reported_hosts: set[str]) -> Iterator[FleetFinding]:
     """Yield the other differences of the smaller groups from group 1, one finding for each set of hosts.
 
     `reported_hosts` already have a finding about their GPUs.
     """
     if len(groups) < 2:
         return
-    hosts_by_difference: dict[tuple[Value, str, str], list[str]] = {}
+    hosts_by_difference: dict[tuple[ValueKey, str, str], list[str]] = {}
     for group in groups[1:]:
-        for key, (value, common) in group.differs.items():
+        for key, (value, common) in group.differences.items():
             if key in UNIFORM_VALUES:
                 continue
-            is_gpu_value = key[0] == "cards" and (ABSENT in (value, common) or is_covered(key[1]))
+            is_gpu_value = key[0] == "cards" and (
+                ABSENT in (value, common) or is_covered_by_card_checks(key[1])
+            )
             if not (is_gpu_value and reported_hosts.issuperset(group.hosts)):
                 hosts_by_difference.setdefault((key, value, common), []).extend(group.hosts)
-    differences_by_hosts: dict[tuple[str, ...], list[tuple[Value, str, str]]] = {}
+    differences_by_hosts: dict[tuple[str, ...], list[tuple[ValueKey, str, str]]] = {}
     for entry, members in hosts_by_difference.items():
         differences_by_hosts.setdefault(tuple(sorted(members)), []).append(entry)
-    sorted_differences = sorted(differences_by_hosts.items(), key=lambda item: (-_rate_severity(item[1]), -len(item[0])))
+    sorted_differences = sorted(
+        differences_by_hosts.items(), key=lambda item: (-_rate_severity(item[1]), -len(item[0]))
+    )
     for names, entries in sorted_differences[:MAX_DIFFERENCES]:
         entries.sort(key=_get_area_index)
         descriptions = [
@@ -255,7 +259,7 @@ def _find_different_hosts(groups: Sequence[Group], reported_hosts: set[str]) -> 
         ]
         more = f"; and {len(entries) - MAX_LISTED} more" if len(entries) > MAX_LISTED else ""
         yield FleetFinding(
-            name="host-differs",
+            kind="host-differs",
             severity=_rate_severity(entries),
             hosts=names,
             message=f"not as the {len(groups[0].hosts):,} of the largest kind: {'; '.join(descriptions)}{more}.",
@@ -263,16 +267,18 @@ def _find_different_hosts(groups: Sequence[Group], reported_hosts: set[str]) -> 
     remaining = sorted({name for names, _ in sorted_differences[MAX_DIFFERENCES:] for name in names})
     if remaining:
         message = f"{_format_hosts(len(remaining))} more have something of their own that is not as in the largest kind."
-        yield FleetFinding(name="host-differs", severity=Severity.INFO, hosts=tuple(remaining), message=message)
+        yield FleetFinding(
+            kind="host-differs", severity=Severity.INFO, hosts=tuple(remaining), message=message
+        )
 
 
-def _get_area_index(difference: tuple[Value, str, str]) -> int:
+def _get_area_index(difference: tuple[ValueKey, str, str]) -> int:
     """Return the position of a difference's area in AREAS. Unknown areas come last."""
     (area, _), _, _ = difference
     return AREAS.index(area) if area in AREAS else len(AREAS)
 
 
-def _rate_severity(entries: Sequence[tuple[Value, str, str]]) -> Severity:
+def _rate_severity(entries: Sequence[tuple[ValueKey, str, str]]) -> Severity:
     return Severity.WARNING if any(key[0] in WARNING_AREAS for key, _, _ in entries) else Severity.INFO
 
 
@@ -283,7 +289,9 @@ def _describe_difference(name: str, value: str, common: str) -> str:
         missing = [item for item in largest_items if item not in items]
         added = [item for item in items if item not in largest_items]
         changes = (("without ", missing), ("with ", added))
-        return f"{name} {' and '.join(label + _shorten(', '.join(names)) for label, names in changes if names)}"
+        return (
+            f"{name} {' and '.join(label + _shorten(', '.join(names)) for label, names in changes if names)}"
+        )
     return f"{name} {_shorten(value)}, elsewhere {_shorten(common)}"
 
 
@@ -294,39 +302,39 @@ def _shorten(value: str) -> str:
 def _find_duplicate_hosts(gathered: GatheredResults) -> Iterator[FleetFinding]:
     """Yield findings about hosts that list the same GPU: they are one machine, or a result was copied."""
     gpu_count_by_hosts: dict[tuple[str, ...], int] = {}
-    for owners in gathered.owners.values():
+    for owners in gathered.hosts_by_gpu_uuid.values():
         names = tuple(sorted(set(owners)))
         if len(names) > 1:
             gpu_count_by_hosts[names] = gpu_count_by_hosts.get(names, 0) + 1
     for names, count in list(gpu_count_by_hosts.items())[:MAX_DUPLICATES]:
         yield FleetFinding(
-            name="same-card-twice",
+            kind="same-card-twice",
             severity=Severity.WARNING,
             hosts=names,
             message=f"{_format_hosts(len(names))} show the same {f'{count} cards' if count > 1 else 'card'}, by identifier: "
             "they are one machine, or one result was copied.",
-            fix="Name each machine once.",
+            remedy="Name each machine once.",
         )
 
 
 def _find_wrong_clocks(gathered: GatheredResults) -> Iterator[FleetFinding]:
     """Yield a finding about hosts whose clock differs from this machine's by more than `MAX_SKEW_S`."""
-    wrong_skews = {name: skew for name, skew in gathered.skews.items() if abs(skew) > MAX_SKEW_S}
+    wrong_skews = {name: skew for name, skew in gathered.clock_skews_s.items() if abs(skew) > MAX_SKEW_S}
     if wrong_skews:
         worst = max(wrong_skews, key=lambda name: abs(wrong_skews[name]))
         direction = "ahead" if wrong_skews[worst] > 0 else "behind"
         yield FleetFinding(
-            name="clock-skew",
+            kind="clock-skew",
             severity=Severity.WARNING,
             hosts=tuple(sorted(wrong_skews)),
             message=f"The clocks of {_format_hosts(len(wrong_skews))} are wrong beside this machine's"
             f", by at least {abs(wrong_skews[worst]):,.0f} s "
             f"({worst}: {direction}).",
-            fix="Set them: `timedatectl` shows whether time is synchronised.",
+            remedy="Set them: `timedatectl` shows whether time is synchronised.",
         )
 
 
-def _summarize(hosts: Sequence[FleetHost], groups: Sequence[Group]) -> str:
+def _summarize(hosts: Sequence[FleetHost], groups: Sequence[HostGroup]) -> str:
     """Summarize the evaluation in one sentence."""
     states = Counter(item.state for item in hosts)
     answered_count = states["ok"] + states["found"]
@@ -339,10 +347,12 @@ def _summarize(hosts: Sequence[FleetHost], groups: Sequence[Group]) -> str:
     )
     if not answered_count:
         return f"{answered_note}."
-    unknown_count = sum(len(item.hosts) for item in groups if item.unknown)
+    unknown_count = sum(len(item.hosts) for item in groups if item.is_unknown)
     if states["ok"] == answered_count:
         usage = (
-            "on all of them TensorFlow will use its GPUs" if answered_count > 1 else "TensorFlow will use its GPUs"
+            "on all of them TensorFlow will use its GPUs"
+            if answered_count > 1
+            else "TensorFlow will use its GPUs"
         )
     elif not states["ok"]:
         usage = (
@@ -351,9 +361,7 @@ def _summarize(hosts: Sequence[FleetHost], groups: Sequence[Group]) -> str:
             else "on none will TensorFlow use its GPUs"
         )
     else:
-        usage = (
-            f"on {states['ok']:,} TensorFlow will use its GPUs, on {states['found'] - unknown_count:,} it will not"
-        )
+        usage = f"on {states['ok']:,} TensorFlow will use its GPUs, on {states['found'] - unknown_count:,} it will not"
         usage += f", of {unknown_count:,} it is not known" if unknown_count else ""
     kinds_note = "all are alike" if len(groups) == 1 else f"there are {len(groups):,} kinds of hosts"
     return f"{answered_note}; {usage}; {kinds_note}." if answered_count > 1 else f"{answered_note}; {usage}."

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.fleet.aggregation import Profile
 
-__all__ = ["find_card_problems", "is_covered"]
+__all__ = ["find_card_problems", "is_covered_by_card_checks"]
 
 MAX_MINORITY_SHARE = 0.05
 """The largest share of a model's hosts for which a smaller number of GPUs counts as a fault.
@@ -46,7 +46,7 @@ def find_card_problems(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
     yield from _find_different_models(profiles)
 
 
-def is_covered(name: str) -> bool:
+def is_covered_by_card_checks(name: str) -> bool:
     """Return whether `find_card_problems` covers differences of the GPU value with this name.
 
     It covers the models of the GPUs, and the memory, speed and faults of each model. Only the values of one model have
@@ -77,16 +77,18 @@ def _find_missing_cards(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
                 continue
             usual_hosts = hosts_by_count[usual_count]
             # A single host is a minority in a small fleet, too.
-            is_minority = len(names) <= max(1, MAX_MINORITY_SHARE * host_count) and len(usual_hosts) > len(names)
+            is_minority = len(names) <= max(1, MAX_MINORITY_SHARE * host_count) and len(usual_hosts) > len(
+                names
+            )
             description = f"{count} of this model, {model}; its {len(usual_hosts):,} twins have {usual_count}"
             yield FleetFinding(
-                name="card-missing" if is_minority else "cards-differ",
+                kind="card-missing" if is_minority else "cards-differ",
                 severity=Severity.ERROR if is_minority else Severity.WARNING,
                 hosts=tuple(sorted(names)),
                 message=f"A card is missing: {len(names):,} host{'s have' if len(names) > 1 else ' has'} {description}."
                 if is_minority
                 else f"{len(names):,} hosts have {count} × {model}, and {len(usual_hosts):,} have {usual_count}.",
-                fix="`lspci -d 10de:` and the kernel's log there say whether it fell off the bus."
+                remedy="`lspci -d 10de:` and the kernel's log there say whether it fell off the bus."
                 if is_minority
                 else "",
             )
@@ -109,7 +111,7 @@ def _find_different_models(profiles: Sequence[Profile]) -> Iterator[FleetFinding
         ]
     )
     yield FleetFinding(
-        name="cards-differ",
+        kind="cards-differ",
         severity=Severity.INFO,
         hosts=tuple(sorted(name for _, names in by_size[1:] for name in names)),
         message=f"Not all hosts have the same cards: {host_list}. A job over all of them goes at the pace of the slowest.",
@@ -136,18 +138,20 @@ def _find_slower_cards(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
                 hosts_by_model[model][lowest_on_host].extend(profile.hosts)
         for model, hosts_by_number in hosts_by_model.items():
             usual = max(hosts_by_number, key=lambda number: (len(hosts_by_number[number]), number))
-            slow_hosts = sorted(name for number, names in hosts_by_number.items() if number < usual for name in names)
+            slow_hosts = sorted(
+                name for number, names in hosts_by_number.items() if number < usual for name in names
+            )
             if not slow_hosts:
                 continue
             lowest = min(hosts_by_number)
             yield FleetFinding(
-                name="card-slowed",
+                kind="card-slowed",
                 severity=Severity.WARNING,
                 hosts=tuple(slow_hosts),
                 message=f"{len(slow_hosts):,} host{'s have' if len(slow_hosts) > 1 else ' has'} "
                 f"a slower card than the twins: {label} "
                 f"{lowest:g}, and {usual:g} on {len(hosts_by_number[usual]):,} hosts with {model}.",
-                fix="nvidia-smi -q there shows the link, the clocks and the power limit of each card.",
+                remedy="nvidia-smi -q there shows the link, the clocks and the power limit of each card.",
             )
 
 
@@ -177,9 +181,9 @@ def _find_faulty_cards(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
             hosts_by_fault[description].extend(profile.hosts)
     for description, names in hosts_by_fault.items():
         yield FleetFinding(
-            name="card-faults",
+            kind="card-faults",
             severity=Severity.WARNING,
             hosts=tuple(sorted(names)),
             message=f"{len(names):,} host{'s' * (len(names) > 1)} with {description}.",
-            fix="Run the check there: it names the card.",
+            remedy="Run the check there: it names the card.",
         )

@@ -11,9 +11,18 @@ if TYPE_CHECKING:
 
     from tfdoctor.findings import Severity
 
-__all__ = ["Fleet", "FleetCard", "FleetFinding", "FleetHost", "Group", "Result", "State", "Value"]
+__all__ = [
+    "Fleet",
+    "FleetCard",
+    "FleetFinding",
+    "FleetHost",
+    "HostGroup",
+    "HostResult",
+    "HostState",
+    "ValueKey",
+]
 
-State = Literal["ok", "found", "failed", "lost", "timeout"]
+HostState = Literal["ok", "found", "failed", "lost", "timeout"]
 """The state of a host.
 
 * ok: TensorFlow will use its GPUs.
@@ -22,7 +31,7 @@ State = Literal["ok", "found", "failed", "lost", "timeout"]
 * lost: the host was not reached, or went away.
 * timeout: the host did not respond in time.
 """
-Value = tuple[str, str]
+ValueKey = tuple[str, str]
 """The key of a comparable value: its area and name, such as ("driver", "NVIDIA driver")."""
 
 
@@ -37,10 +46,10 @@ class FleetCard:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class HostResult:
     """The part of a host's `check --json` that is compared. The texts come from the host and were cleaned."""
 
-    usable: bool | None
+    gpu_usable: bool | None
     """Whether TensorFlow will use a GPU. None if unknown."""
     cause: str | None
     """The cause in the verdict. None if there is none."""
@@ -48,11 +57,11 @@ class Result:
     codes: tuple[str, ...]
     """The codes of the findings that are warnings or errors."""
     cards: tuple[FleetCard, ...]
-    values: Mapping[Value, str | None]
+    values: Mapping[ValueKey, str | None]
     """The comparable values. None means that something does not exist on the host."""
-    little: frozenset[Value]
+    minor_keys: frozenset[ValueKey]
     """The keys of values whose differences rarely matter."""
-    at: float | None
+    created_at: float | None
     """The time of the result by the host's clock, in seconds since 1970. None if unknown."""
 
 
@@ -61,34 +70,34 @@ class FleetHost:
     """A host of the fleet."""
 
     name: str
-    state: State
+    state: HostState
     cause: str | None = None
-    seconds: float | None = None
+    duration_s: float | None = None
     """The duration of the run in seconds. None if unknown."""
-    group: int | None = None
+    group_number: int | None = None
     """The number of its group. None if there is no usable result."""
-    why: str = ""
+    failure_reason: str = ""
     """The reason, in one line, why there is no usable result. Empty if there is one."""
-    unknown: bool = False
+    is_unknown: bool = False
     """Whether it is unknown if TensorFlow will use the GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class HostGroup:
     """The hosts whose compared values are all equal. Group 1 is the largest."""
 
     number: int
     hosts: tuple[str, ...]
-    differs: Mapping[Value, tuple[str, str]]
+    differences: Mapping[ValueKey, tuple[str, str]]
     """The values that differ from group 1, as pairs (value of this group, value of group 1).
 
     Differences that only follow from others are omitted.
     """
-    state: State
+    state: HostState
     cause: str | None
-    cards: str
+    card_description: str
     """A description of the GPUs, such as "8 × NVIDIA A100-SXM4-80GB" or "none"."""
-    unknown: bool = False
+    is_unknown: bool = False
     """Whether it is unknown if TensorFlow will use the GPUs."""
 
 
@@ -96,13 +105,13 @@ class Group:
 class FleetFinding:
     """A problem or difference of some hosts."""
 
-    name: str
+    kind: str
     """The kind of finding, such as "card-missing" (see fleet/codes.py)."""
     severity: Severity
     hosts: tuple[str, ...]
     message: str
     """Sentences without the names of the hosts."""
-    fix: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +123,10 @@ class Fleet:
     summary: str
     hosts: tuple[FleetHost, ...]
     """All hosts, sorted by name."""
-    groups: tuple[Group, ...]
+    groups: tuple[HostGroup, ...]
     findings: tuple[FleetFinding, ...]
     """All findings, the most severe first."""
-    common: tuple[tuple[str, str], ...] = ()
+    common_values: tuple[tuple[str, str], ...] = ()
     """The (name, value) pairs that describe the hosts in group 1, such as ("driver", "550.54.14")."""
-    aside: int = 0
+    ignored_file_count: int = 0
     """The number of files in the folder that are not results."""

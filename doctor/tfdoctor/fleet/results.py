@@ -7,10 +7,10 @@ import math
 from typing import Any
 
 from tfdoctor.causes import Cause
-from tfdoctor.fleet.models import FleetCard, Result, Value
+from tfdoctor.fleet.models import FleetCard, HostResult, ValueKey
 from tfdoctor.text import clean_line
 
-__all__ = ["MAX_ANSWER_BYTES", "UnusableError", "parse_document", "read_result"]
+__all__ = ["MAX_ANSWER_BYTES", "UnusableResultError", "parse_document", "parse_result"]
 
 MAX_ANSWER_BYTES = 4 << 20
 """The most bytes of one host's output that are accepted."""
@@ -24,7 +24,7 @@ REPORTED_SEVERITIES = ("warning", "error")
 """The severities of the findings whose codes are compared."""
 
 
-class UnusableError(Exception):
+class UnusableResultError(Exception):
     """A host's output is invalid or contradicts itself. The message is a clause for a sentence."""
 
 
@@ -35,22 +35,22 @@ def parse_document(content: bytes) -> dict[str, Any]:
     """
     if len(content) > MAX_ANSWER_BYTES:
         msg = f"it wrote more than {MAX_ANSWER_BYTES >> 20} MiB"
-        raise UnusableError(msg)
+        raise UnusableResultError(msg)
     if not content.strip():
-        raise UnusableError("it wrote nothing")
+        raise UnusableResultError("it wrote nothing")
     data = _parse_json(content)
     if data is None:
         # A shell's start-up file may print something first. The indented JSON begins with a line that is only "{".
         start = content.find(b"\n{\n")
         data = _parse_json(content[start:]) if start >= 0 else None
     if data is None:
-        raise UnusableError("what it wrote is no JSON")
+        raise UnusableResultError("what it wrote is no JSON")
     if not isinstance(data, dict):
-        raise UnusableError("what it wrote is JSON, but not of tfdoctor")
+        raise UnusableResultError("what it wrote is JSON, but not of tfdoctor")
     error = data.get("error")
     if isinstance(error, dict) and "verdict" not in data:
         msg = f"tfdoctor could not look there: {_clean_text(error.get('message'), 200)}"
-        raise UnusableError(msg)
+        raise UnusableResultError(msg)
     return data
 
 
@@ -62,31 +62,31 @@ def _parse_json(content: bytes) -> Any:
         return None
 
 
-def read_result(content: bytes) -> Result:
+def parse_result(content: bytes) -> HostResult:
     """Parse a host's result. Raise UnusableError if it is invalid."""
     data = parse_document(content)
     tool = data.get("tool")
     if data.get("schema_version") != 1 or not isinstance(tool, dict) or tool.get("name") != "tfdoctor":
-        raise UnusableError("what it wrote is JSON, but not of `tfdoctor check --json`")
+        raise UnusableResultError("what it wrote is JSON, but not of `tfdoctor check --json`")
     verdict = _get_dict(data, "verdict")
     usable = verdict.get("gpu_usable")
     if "gpu_usable" not in verdict or not (usable is None or isinstance(usable, bool)):
-        raise UnusableError("its verdict says neither yes, no nor unknown")
+        raise UnusableResultError("its verdict says neither yes, no nor unknown")
     if not isinstance(data.get("values"), list):
-        raise UnusableError("it has no values to compare: another tfdoctor than this one wrote it")
+        raise UnusableResultError("it has no values to compare: another tfdoctor than this one wrote it")
     values, minor_keys = _parse_values(data["values"])
     prefix = _get_text(_get_dict(data, "facts"), "python", "known", "prefix")
     if prefix:
         values[ENVIRONMENT_KEY] = _clean_text(prefix, MAX_VALUE_CHARS)
-    result = Result(
-        usable=usable,
+    result = HostResult(
+        gpu_usable=usable,
         cause=_parse_cause(verdict.get("cause")),
         summary=_clean_text(verdict.get("summary"), 400),
         codes=_parse_codes(data.get("findings")),
         cards=_parse_cards(_get_dict(data, "facts")),
         values=values,
-        little=minor_keys,
-        at=_as_number(data.get("at")),
+        minor_keys=minor_keys,
+        created_at=_as_number(data.get("at")),
     )
     _check_consistency(data, result)
     return result
@@ -101,7 +101,7 @@ def _get_dict(data: dict[str, Any], key: str) -> dict[str, Any]:
     value = data.get(key)
     if not isinstance(value, dict):
         msg = f"it has no {key}"
-        raise UnusableError(msg)
+        raise UnusableResultError(msg)
     return value
 
 
@@ -121,12 +121,12 @@ def _parse_cause(value: Any) -> str | None:
     try:
         return str(Cause(value).value)
     except ValueError:
-        raise UnusableError("its verdict names a cause that does not exist") from None
+        raise UnusableResultError("its verdict names a cause that does not exist") from None
 
 
 def _parse_codes(findings: Any) -> tuple[str, ...]:
     if not isinstance(findings, list):
-        raise UnusableError("it has no findings")
+        raise UnusableResultError("it has no findings")
     codes = {
         _clean_text(finding.get("code"), 12)
         for finding in findings[:MAX_CODES]
@@ -135,16 +135,16 @@ def _parse_codes(findings: Any) -> tuple[str, ...]:
     return tuple(sorted(filter(None, codes)))
 
 
-def _parse_values(entries: list[Any]) -> tuple[dict[Value, str | None], frozenset[Value]]:
+def _parse_values(entries: list[Any]) -> tuple[dict[ValueKey, str | None], frozenset[ValueKey]]:
     """Return the comparable values, and the keys of those whose differences rarely matter."""
     if len(entries) > MAX_VALUES:
         msg = f"it has more than {MAX_VALUES} values to compare"
-        raise UnusableError(msg)
-    values: dict[Value, str | None] = {}
+        raise UnusableResultError(msg)
+    values: dict[ValueKey, str | None] = {}
     minor_keys = set()
     for entry in entries:
         if not isinstance(entry, dict) or not isinstance(entry.get("value"), (str, type(None))):
-            raise UnusableError("its values to compare are not as tfdoctor writes them")
+            raise UnusableResultError("its values to compare are not as tfdoctor writes them")
         key = (_clean_text(entry.get("area"), 40), _clean_text(entry.get("name"), MAX_NAME_CHARS))
         is_unknown = isinstance(entry.get("unknown"), str)
         text = entry.get("value")
@@ -198,16 +198,16 @@ def _make_cards(devices: list[Any]) -> tuple[FleetCard, ...]:
     return tuple(cards)
 
 
-def _check_consistency(data: dict[str, Any], result: Result) -> None:
+def _check_consistency(data: dict[str, Any], result: HostResult) -> None:
     """Raise UnusableError if two parts of the result contradict each other."""
     prediction = _get_dict(data, "prediction")
-    if result.usable is True and prediction.get("gpu_registered") is False:
-        raise UnusableError("it contradicts itself: a GPU is used, and none will be registered")
-    if result.usable is True and result.cause not in (None, Cause.HEALTHY.value):
-        raise UnusableError("it contradicts itself: a GPU is used, and there is a cause why not")
+    if result.gpu_usable is True and prediction.get("gpu_registered") is False:
+        raise UnusableResultError("it contradicts itself: a GPU is used, and none will be registered")
+    if result.gpu_usable is True and result.cause not in (None, Cause.HEALTHY.value):
+        raise UnusableResultError("it contradicts itself: a GPU is used, and there is a cause why not")
     count = prediction.get("gpu_count")
     is_valid_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= 1024
     if not (count is None or is_valid_count):
-        raise UnusableError("its number of GPUs is none")
-    if result.usable is True and count == 0:
-        raise UnusableError("it contradicts itself: a GPU is used, and their number is 0")
+        raise UnusableResultError("its number of GPUs is none")
+    if result.gpu_usable is True and count == 0:
+        raise UnusableResultError("it contradicts itself: a GPU is used, and their number is 0")

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tfdoctor.lint.analysis import kind_of_file, lint_text
-from tfdoctor.lint.models import Fix, LintProblem, LintResult, LintTarget, Unreadable
+from tfdoctor.lint.analysis import detect_file_kind, lint_text
+from tfdoctor.lint.models import Fix, LintProblem, LintResult, LintTarget, UnreadableFile
 
-__all__ = ["Fix", "LintProblem", "LintResult", "LintTarget", "Unreadable", "kind_of_file", "lint_text"]
+__all__ = [
+    "Fix",
+    "LintProblem",
+    "LintResult",
+    "LintTarget",
+    "UnreadableFile",
+    "detect_file_kind",
+    "lint_text",
+]

@@ -8,10 +8,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes.codes import LINT
+from tfdoctor.causes.codes import LINT_CODES
 from tfdoctor.lint import non_python
-from tfdoctor.lint.codes import find_kind, get_severity
-from tfdoctor.lint.fixes import drop_ambiguous_fixes
+from tfdoctor.lint.codes import find_kind_name, get_severity
+from tfdoctor.lint.fixes import drop_unsafe_fixes
 from tfdoctor.lint.notebooks import convert_magics, list_code_cells
 from tfdoctor.lint.parser import parse
 from tfdoctor.lint.reporter import MAX_FINDINGS, MAX_STEPS
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.lint.models import LintProblem, LintTarget
 
-__all__ = ["kind_of_file", "lint_text"]
+__all__ = ["detect_file_kind", "lint_text"]
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """The maximum size in bytes of a file that is checked."""
@@ -65,7 +65,7 @@ _FROM_IMPORT = re.compile(
 """An import from TensorFlow. The group contains the imported names, with or without brackets."""
 
 
-def kind_of_file(name: str, first_line: str = "") -> str | None:
+def detect_file_kind(name: str, first_line: str = "") -> str | None:
     """Return the kind of a file by its name (without folders) and its first line.
 
     The kinds are python, notebook, shell, job, dockerfile, yaml and env. None means that `lint` does not check it.
@@ -93,7 +93,7 @@ def kind_of_file(name: str, first_line: str = "") -> str | None:
 def lint_text(text: str, kind: str, target: LintTarget) -> tuple[list[LintProblem], str | None]:
     """Check the text of a file, and return (findings in order, reason).
 
-    `kind` is a value that `kind_of_file` returns. The reason says why a part of the file was not checked. It is None if
+    `kind` is a value that `detect_file_kind` returns. The reason says why a part of the file was not checked. It is None if
     the whole file was checked.
     """
     text = _normalize_newlines(text.removeprefix("\ufeff"))
@@ -112,7 +112,7 @@ def lint_text(text: str, kind: str, target: LintTarget) -> tuple[list[LintProble
     except ValueError as error:
         return [], f"{error}"
     lines = text.split("\n")
-    return drop_ambiguous_fixes(_finish_problems(problems, {None: lines}), {None: text}, kind), None
+    return drop_unsafe_fixes(_finish_problems(problems, {None: lines}), {None: text}, kind), None
 
 
 def _normalize_newlines(text: str) -> str:
@@ -122,7 +122,9 @@ def _normalize_newlines(text: str) -> str:
 
 def _needs_parsing(text: str) -> bool:
     """Return whether Python code may use TensorFlow or set variables that it reads, by a fast search."""
-    if ("tensorflow" in text or "keras" in text or "multi_gpu_model" in text) and _TENSORFLOW_IMPORT.search(text):
+    if ("tensorflow" in text or "keras" in text or "multi_gpu_model" in text) and _TENSORFLOW_IMPORT.search(
+        text
+    ):
         return True
     return any(word in text for word in _ENVIRON_TEXTS) and _VARIABLE_PARTS.search(text) is not None
 
@@ -135,7 +137,7 @@ def _lint_non_python(text: str, kind: str) -> list[LintProblem]:
         return non_python.lint_yaml(text)
     if kind == "env":
         return non_python.lint_env_file(text)
-    return non_python.lint_shell(text, job=kind == "job" or "#SBATCH" in text[:4000])
+    return non_python.lint_shell(text, is_batch_job=kind == "job" or "#SBATCH" in text[:4000])
 
 
 def _lint_python(
@@ -168,11 +170,11 @@ def _lint_python(
         for number, _, tree in trees
         if number is not None
     ]
-    evaluator.cells_loading = Counter(name for names in loaded_names for name in names)
+    evaluator.cell_counts_by_name = Counter(name for names in loaded_names for name in names)
     lines_before, reason = 0, ""
     for index, (number, source, tree) in enumerate(trees):
-        evaluator.first_line = lines_before
-        evaluator.names_loaded = loaded_names[index] if number is not None else frozenset()
+        evaluator.lines_before_cell = lines_before
+        evaluator.loaded_names = loaded_names[index] if number is not None else frozenset()
         count_before = len(evaluator.problems)
         try:
             evaluator.evaluate_cell(tree.root.body, number, source.split("\n"))
@@ -201,7 +203,7 @@ def _lint_python(
     lines = {number: source.split("\n") for number, source in parts}
     kind = "notebook" if parts and parts[0][0] is not None else "python"
     problems = _finish_problems(evaluator.problems.values(), lines)
-    return drop_ambiguous_fixes(problems, dict(parts), kind, evaluator.names_read), reason or None
+    return drop_unsafe_fixes(problems, dict(parts), kind, evaluator.variables_read), reason or None
 
 
 def _find_tf_names(text: str) -> set[str]:
@@ -223,19 +225,25 @@ def _finish_problems(
     finished_problems = []
     disabled_kinds_by_position: dict[tuple[int | None, int], frozenset[str] | None] = {}
     for problem in problems:
-        cell_lines = lines_by_cell.get(problem.cell, [])
+        cell_lines = lines_by_cell.get(problem.cell_number, [])
         source = cell_lines[problem.line - 1] if 0 < problem.line <= len(cell_lines) else ""
-        position = problem.cell, problem.line
+        position = problem.cell_number, problem.line
         if position not in disabled_kinds_by_position:
             disabled_kinds_by_position[position] = _parse_noqa(source)
         disabled_kinds = disabled_kinds_by_position[position]
-        if disabled_kinds is None or problem.name in disabled_kinds:
+        if disabled_kinds is None or problem.kind_name in disabled_kinds:
             continue
         finished_problems.append(
-            replace(problem, source=source, code=LINT[problem.name], severity=get_severity(problem.name))
+            replace(
+                problem,
+                source=source,
+                code=LINT_CODES[problem.kind_name],
+                severity=get_severity(problem.kind_name),
+            )
         )
     return sorted(
-        finished_problems, key=lambda problem: (problem.cell or 0, problem.line, problem.column, problem.code)
+        finished_problems,
+        key=lambda problem: (problem.cell_number or 0, problem.line, problem.column, problem.code),
     )
 
 
@@ -246,4 +254,4 @@ def _parse_noqa(source: str) -> frozenset[str] | None:
         return frozenset()
     if match[1] is None:
         return None
-    return frozenset(filter(None, map(find_kind, re.split(r"[\s,]+", match[1]))))
+    return frozenset(filter(None, map(find_kind_name, re.split(r"[\s,]+", match[1]))))

@@ -11,7 +11,16 @@ from tfdoctor.lint.configs import KINDS_BY_OPTIONS_CLASS, ConfigChecks
 from tfdoctor.lint.devices import DeviceChecks
 from tfdoctor.lint.known_names import guess_function
 from tfdoctor.lint.reporter import MAX_TEXT_CHARS
-from tfdoctor.lint.values import ClassValue, Const, Many, Map, Obj, Path, Seq, get_constant
+from tfdoctor.lint.values import (
+    ClassValue,
+    ConstantValue,
+    DictValue,
+    MultipleValues,
+    ObjectValue,
+    QualifiedName,
+    SequenceValue,
+    get_constant,
+)
 
 if TYPE_CHECKING:
     from tfdoctor.lint.models import LintTarget
@@ -133,13 +142,13 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
         self.is_graph_mode = target.is_tf1 or (
             re.search(r"\bdisable_(?:v2_behavior|eager_execution)\(", text) is not None
             or (
-                target.tf is None
+                target.tf_version is None
                 and re.search(r"\btf\.(?:Session|placeholder|InteractiveSession)\(", text) is not None
             )
         )
         if "enable_eager_execution(" in text:
             self.is_graph_mode = False
-        self.tests_tf_version = re.search(
+        self.has_version_test = re.search(
             r"\b(?:tf|tensorflow)\.(?:__version__|VERSION)\b", text
         ) is not None and (
             re.search(r"\bif\b[^\n]{0,200}(?:__version__|VERSION|[vV]ersion)", text) is not None
@@ -157,14 +166,14 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
 
         Return None if the value does not come from TensorFlow.
         """
-        if not isinstance(value, Path) or not value.name.startswith("tensorflow."):
+        if not isinstance(value, QualifiedName) or not value.name.startswith("tensorflow."):
             return None
         name = value.name.removeprefix("tensorflow.")
         for version in ("compat.v1.", "compat.v2."):
             name = name.removeprefix(version)
         return name
 
-    def check_api(self, path: str, node: Any, *, is_sure: bool = True, is_import: bool = False) -> None:
+    def check_api_name(self, path: str, node: Any, *, is_sure: bool = True, is_import: bool = False) -> None:
         """Report a TensorFlow name that was removed, does not exist yet or is misspelt.
 
         `is_sure` says whether the path is certain, and `is_import` whether an import statement names all of it.
@@ -182,17 +191,17 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
         if (
             self.guard_depth
             or not is_sure
-            or self.tests_tf_version
-            or (self.target.tf is None and self.is_python_2)
+            or self.has_version_test
+            or (self.target.tf_version is None and self.is_python_2)
         ):
             return
-        names = self.names
+        names = self.api_names
         if self.target.is_tf1:
-            if name in names.added:
+            if name in names.added_names:
                 self.report(
                     "removed-api",
                     node,
-                    f"tf.{name} is of TensorFlow 2; {self.release} has no such name.{self.suggest_replacement(name)}",
+                    f"tf.{name} is of TensorFlow 2; {self.release_name} has no such name.{self.suggest_replacement(name)}",
                 )
             return
         if name == "contrib" or (is_import and name.startswith("contrib.")):
@@ -202,14 +211,14 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
                 "tf.contrib is gone from TensorFlow 2. Parts of it are packages now "
                 "(tf_slim, tensorflow_addons), others are in the core.",
             )
-        elif name in names.removed:
-            hint = "" if name in names.gone else f" Its name there is tf.compat.v1.{name}."
+        elif name in names.removed_names:
+            hint = "" if name in names.names_without_compat_v1 else f" Its name there is tf.compat.v1.{name}."
             self.report("removed-api", node, f"tf.{name} is gone from TensorFlow 2.{hint}")
 
     @property
-    def release(self) -> str:
+    def release_name(self) -> str:
         """The target release for messages."""
-        return ".".join(map(str, self.target.tf)) if self.target.tf else "TensorFlow 1"
+        return ".".join(map(str, self.target.tf_version)) if self.target.tf_version else "TensorFlow 1"
 
     def suggest_replacement(self, name: str) -> str:
         """Return a sentence with the corresponding name in TensorFlow 1, or "" if there is none."""
@@ -232,12 +241,12 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
             node,
             f"TensorFlow has no tf.{name}; {suggestion} is meant.",
             fix=self.make_fix(node.end_lineno, offset, node.end_col_offset, node.attr, suggestion),
-            at=(node.end_lineno, offset),
+            position=(node.end_lineno, offset),
         )
 
     # ---------------------------------------------------------------- conditions
 
-    def tests_version(self, node: Any) -> bool:
+    def is_version_test(self, node: Any) -> bool:
         """Return whether a condition seems to test the TensorFlow version."""
         return any(
             (isinstance(child, ast.Attribute) and _VERSION_TEST.search(child.attr) is not None)
@@ -245,7 +254,7 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
             for child in ast.walk(node)
         )
 
-    def tests_single_gpu(self, node: Any) -> bool:
+    def is_single_gpu_test(self, node: Any) -> bool:
         """Return whether a condition compares something with 1, such as `len(gpus) == 1`."""
         return any(
             isinstance(child, ast.Compare)
@@ -254,13 +263,13 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
             for child in ast.walk(node)
         )
 
-    def tests_gpus(self, node: Any) -> bool:
+    def is_gpu_test(self, node: Any) -> bool:
         """Return whether a condition tests for GPUs: `gpus`, or a comparison that begins with `len(gpus)`."""
         if isinstance(node, ast.Name):
             value = self.look_up(node.id)
-            return isinstance(value, Obj) and value.kind == "gpus"
+            return isinstance(value, ObjectValue) and value.kind == "gpus"
         if isinstance(node, ast.Compare) and isinstance(node.left, ast.Call) and node.left.args:
-            return self.tests_gpus(node.left.args[0])
+            return self.is_gpu_test(node.left.args[0])
         return False
 
     @staticmethod
@@ -277,9 +286,9 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
 
         `keywords` maps the names of the keyword arguments to their values. The key None stands for `**kwargs`.
         """
-        if isinstance(func, Obj):
+        if isinstance(func, ObjectValue):
             return self.evaluate_method_call(func, node, args, keywords)
-        if not isinstance(func, Path):
+        if not isinstance(func, QualifiedName):
             self.check_unknown_call(node, args, keywords)
             return None
         result = self.evaluate_environ_call(func.name, node, args, keywords)
@@ -293,49 +302,49 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
             if func.name in ("range", "xrange"):
                 return self.evaluate_range(args)
             if func.name == "enumerate" and args:
-                return Obj("enumerated", args[0])
+                return ObjectValue("enumerated", args[0])
             if func.name in ("list", "tuple", "sorted", "str") and len(args) == 1:
                 return args[0] if func.name != "str" else self.evaluate_str(args[0])
             if func.name == "len":
-                return Obj("count", args[0]) if args else None
+                return ObjectValue("count", args[0]) if args else None
             if (
                 func.name == "getattr"
                 and len(args) > 1
-                and isinstance(args[0], Path)
+                and isinstance(args[0], QualifiedName)
                 and isinstance(get_constant(args[1]), str)
             ):
-                return Path(f"{args[0].name}.{get_constant(args[1])}", is_certain=False)
+                return QualifiedName(f"{args[0].name}.{get_constant(args[1])}", is_certain=False)
             if func.name == "json.dumps" and args:
-                return Obj("json", args[0])
+                return ObjectValue("json", args[0])
             return None
-        self.check_keywords(name, node)
+        self.check_option_keywords(name, node)
         return self.evaluate_tf_call(name, node, args, keywords)
 
     def evaluate_tf_call(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
         """Check a call of a TensorFlow function, and return its value, or None if it is unknown."""
         if name in KINDS_BY_OPTIONS_CLASS:
-            return self.make_config(name, node, keywords)
+            return self.evaluate_options_call(name, node, keywords)
         if name in _SESSION_CLASSES:
             config = keywords.get("config", args[2] if len(args) > 2 else None)
             has_config = "config" in keywords or len(args) > 2 or any(key is None for key in keywords)
             places_softly = (
                 config.data.get("soft", False)
-                if isinstance(config, Obj) and config.kind == "config" and config.data["known"]
+                if isinstance(config, ObjectValue) and config.kind == "config" and config.data["known"]
                 else (None if has_config else False)
             )
             self.sessions.append(places_softly)
             self.record_gpu_use(node)
-            return Obj("session")
+            return ObjectValue("session")
         if name in _DEVICE_QUERIES:
             self.record_gpu_use(node)
-            return Obj("logical") if "list_logical" in name else None
+            return ObjectValue("logical") if "list_logical" in name else None
         if name in (
             "config.list_physical_devices",
             "config.experimental.list_physical_devices",
             "config.get_visible_devices",
         ):
             device_type = args[0] if args else keywords.get("device_type")
-            return Obj("gpus") if get_constant(device_type) == "GPU" else None
+            return ObjectValue("gpus") if get_constant(device_type) == "GPU" else None
         if name in _CONFIGURATION_FUNCTIONS:
             self.check_configuration(name, node, args, keywords)
             return None
@@ -343,7 +352,7 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
             self.check_strategy(name, node, args, keywords)
             if not self.is_graph_mode:
                 self.record_gpu_use(node)
-            return Obj("strategy")
+            return ObjectValue("strategy")
         if name == "keras.utils.multi_gpu_model":
             self.check_gpu_count(node, args, keywords)
             return None
@@ -353,7 +362,7 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
             self.check_server(node, args, keywords)
             return None
         if name == "device":
-            return Obj("device", args[0] if args else keywords.get("device_name"))
+            return ObjectValue("device", args[0] if args else keywords.get("device_name"))
         if name.startswith("keras."):
             return self.evaluate_keras_call(name, node, args)
         self.check_pinned_operation(name, node, args, keywords)
@@ -367,7 +376,7 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
         """Check a call of a Keras function, and return its value, or None if it is unknown."""
         if _BUILT_MODEL_CALLS.search(name) and not self.is_graph_mode:
             self.record_gpu_use(node)
-            return Obj("model")
+            return ObjectValue("model")
         if name.endswith("multi_gpu_model"):
             self.check_gpu_count(node, args, {keyword.arg: None for keyword in node.keywords})
         if _MODEL_CALLS.search(name):
@@ -378,52 +387,70 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
             )
             if has_input_shape and not self.is_graph_mode:
                 self.record_gpu_use(node)
-            return Obj("model")
+            return ObjectValue("model")
         return None
 
-    def evaluate_method_call(self, func: Obj, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
+    def evaluate_method_call(
+        self, func: ObjectValue, node: Any, args: list[Any], keywords: dict[Any, Any]
+    ) -> Any:
         """Check a method call, update its object, and return the call's value, or None if it is unknown."""
         receiver, method_name = func.data if func.kind == "method" else (None, "")
         if (
-            isinstance(receiver, Obj)
+            isinstance(receiver, ObjectValue)
             and receiver.kind == "model"
             and method_name in _MODEL_METHODS
             and not self.is_graph_mode
         ):
             self.record_gpu_use(node)
-        if isinstance(receiver, Obj) and receiver.kind == "instance" and isinstance(receiver.data, ClassValue):
-            method = receiver.data.functions.get(method_name)
+        if (
+            isinstance(receiver, ObjectValue)
+            and receiver.kind == "instance"
+            and isinstance(receiver.data, ClassValue)
+        ):
+            method = receiver.data.methods.get(method_name)
             if method is not None:
                 return self.evaluate_function(method, args, {k: v for k, v in keywords.items() if k})
-        if isinstance(receiver, Map):
+        if isinstance(receiver, DictValue):
             return self.evaluate_map_method(receiver, method_name, node, args, keywords)
-        if isinstance(receiver, Seq) and method_name == "append" and args and node.args:
+        if isinstance(receiver, SequenceValue) and method_name == "append" and args and node.args:
             receiver.items.append(args[0])
             receiver.nodes.append(node.args[0])
-        elif isinstance(receiver, Seq) and method_name in ("extend", "insert", "pop", "remove", "clear"):
+        elif isinstance(receiver, SequenceValue) and method_name in (
+            "extend",
+            "insert",
+            "pop",
+            "remove",
+            "clear",
+        ):
             receiver.items.clear()
             receiver.nodes.clear()
-        if isinstance(receiver, Const) and isinstance(receiver.value, str) and method_name == "format":
+        if (
+            isinstance(receiver, ConstantValue)
+            and isinstance(receiver.value, str)
+            and method_name == "format"
+        ):
             return self.evaluate_format(receiver.value, args, keywords)
-        if isinstance(receiver, Const) and isinstance(receiver.value, str) and method_name == "join":
+        if isinstance(receiver, ConstantValue) and isinstance(receiver.value, str) and method_name == "join":
             argument = args[0] if args else None
             if (
-                isinstance(argument, Seq)
+                isinstance(argument, SequenceValue)
                 and argument.items
-                and all(isinstance(item, Const) and isinstance(item.value, str) for item in argument.items)
+                and all(
+                    isinstance(item, ConstantValue) and isinstance(item.value, str) for item in argument.items
+                )
                 and sum(len(receiver.value) + len(item.value) for item in argument.items) <= MAX_TEXT_CHARS
             ):
                 self.count_work(len(argument.items))
-                return Const(receiver.value.join(item.value for item in argument.items))
-            return Obj("text")
+                return ConstantValue(receiver.value.join(item.value for item in argument.items))
+            return ObjectValue("text")
         if (
-            isinstance(receiver, Obj)
+            isinstance(receiver, ObjectValue)
             and receiver.kind in ("config", "options")
             and method_name in ("CopyFrom", "MergeFrom", "ParseFromString")
         ):
             receiver.data["known"] = False
         if (
-            isinstance(receiver, Obj)
+            isinstance(receiver, ObjectValue)
             and receiver.kind == "strategy"
             and not self.is_graph_mode
             and method_name in ("run", "experimental_distribute_dataset")
@@ -434,28 +461,32 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
     def evaluate_format(self, text: str, args: list[Any], keywords: dict[Any, Any]) -> Any:
         """Return the value of `text.format(…)`, which is known only for one placeholder and one argument."""
         if len(args) != 1 or keywords or not re.fullmatch(r"[^{}]*\{0?\}[^{}]*", text):
-            return Obj("text")
+            return ObjectValue("text")
         values = (
             args[0].values
-            if isinstance(args[0], Many)
+            if isinstance(args[0], MultipleValues)
             else [args[0].value]
-            if isinstance(args[0], Const)
+            if isinstance(args[0], ConstantValue)
             else None
         )
         if values is None:
-            return Obj("text")
+            return ObjectValue("text")
         self.count_work(len(values) * len(text))
         if sum(map(len, map(str, values))) + len(values) * len(text) > MAX_TEXT_CHARS:
-            return Obj("text")
+            return ObjectValue("text")
         texts = [text.replace("{0}", "{}").replace("{}", str(item)) for item in values]
-        return Const(texts[0]) if len(texts) == 1 else Many(texts)
+        return ConstantValue(texts[0]) if len(texts) == 1 else MultipleValues(texts)
 
     @staticmethod
     def evaluate_str(value: Any) -> Any:
         """Return the value of `str(value)`."""
-        if isinstance(value, Const):
-            return Const(str(value.value))
-        return Many([str(item) for item in value.values]) if isinstance(value, Many) else Obj("text")
+        if isinstance(value, ConstantValue):
+            return ConstantValue(str(value.value))
+        return (
+            MultipleValues([str(item) for item in value.values])
+            if isinstance(value, MultipleValues)
+            else ObjectValue("text")
+        )
 
     @staticmethod
     def evaluate_range(args: list[Any]) -> Any:
@@ -468,5 +499,5 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
         ):
             values = range(*bounds)
             if len(values) <= _MAX_RANGE_ITEMS:
-                return Many(list(values)) if values else None
+                return MultipleValues(list(values)) if values else None
         return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.cluster.addresses import parse_address
 from tfdoctor.cluster.reader import parse_index
 from tfdoctor.lint.reporter import Reporter
-from tfdoctor.lint.values import Const, Map, Obj, Seq, get_constant
+from tfdoctor.lint.values import ConstantValue, DictValue, ObjectValue, SequenceValue, get_constant
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.lint.models import LintTarget
 
-__all__ = ["ClusterChecks", "describe_address_fault", "iter_problems"]
+__all__ = ["ClusterChecks", "describe_address_fault", "iter_tf_config_problems"]
 
 _PLACEHOLDER = re.compile(r"[${}<>%]")
 """A character that an address contains only if a shell variable or template field is in it."""
@@ -34,7 +34,7 @@ def describe_address_fault(text: str) -> str | None:
     return f"The address {clean_line(text, limit=70)!r} is not HOST:PORT: {fault}." if fault else None
 
 
-def iter_problems(config: Any) -> Iterator[tuple[str, str, str]]:
+def iter_tf_config_problems(config: Any) -> Iterator[tuple[str, str, str]]:
     """Yield (kind of finding, message, text that locates it) for each problem in a parsed TF_CONFIG."""
     if not isinstance(config, dict):
         return
@@ -100,13 +100,13 @@ class ClusterChecks(Reporter):
     def evaluate_cluster_spec(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
         """Return the value of a call of ClusterSpec, or None if its argument is unknown."""
         argument = args[0] if args else keywords.get("cluster")
-        if isinstance(argument, Obj) and argument.kind == "cluster":
+        if isinstance(argument, ObjectValue) and argument.kind == "cluster":
             return argument
-        if not isinstance(argument, Map):
+        if not isinstance(argument, DictValue):
             return None
-        return Obj("cluster", self.collect_jobs(argument), node)
+        return ObjectValue("cluster", self.collect_jobs(argument), node)
 
-    def collect_jobs(self, cluster: Map) -> dict[str, Collection[int] | None]:
+    def collect_jobs(self, cluster: DictValue) -> dict[str, Collection[int] | None]:
         """Report invalid addresses in a cluster, and return the task indices of each job.
 
         The key "" means that not all jobs are known. The value of a job is None if its indices are unknown.
@@ -119,14 +119,18 @@ class ClusterChecks(Reporter):
                 continue
             jobs[name] = None
             members = (
-                value.items if isinstance(value, Seq) else value.entries if isinstance(value, Map) else ()
+                value.items
+                if isinstance(value, SequenceValue)
+                else value.entries
+                if isinstance(value, DictValue)
+                else ()
             )
             self.count_work(16 * len(members))
-            if isinstance(value, Seq):
+            if isinstance(value, SequenceValue):
                 jobs[name] = range(len(value.items))
                 for item, item_node in zip(value.items, value.nodes, strict=False):
                     self.check_task_address(item, item_node)
-            elif isinstance(value, Map):
+            elif isinstance(value, DictValue):
                 for _, item, _, item_node in value.entries:
                     self.check_task_address(item, item_node)
             elif isinstance(get_constant(value), str):
@@ -143,11 +147,11 @@ class ClusterChecks(Reporter):
     def check_server(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """Report a call of Server whose task does not exist or is started twice."""
         cluster = args[0] if args else keywords.get("server_or_cluster_def")
-        if isinstance(cluster, Map):
-            cluster = Obj("cluster", self.collect_jobs(cluster))
+        if isinstance(cluster, DictValue):
+            cluster = ObjectValue("cluster", self.collect_jobs(cluster))
         job = get_constant(args[1] if len(args) > 1 else keywords.get("job_name"))
         index = get_constant(args[2] if len(args) > 2 else keywords.get("task_index"))
-        if not (isinstance(cluster, Obj) and cluster.kind == "cluster"):
+        if not (isinstance(cluster, ObjectValue) and cluster.kind == "cluster"):
             return
         if "" not in cluster.data:
             problem = describe_task_fault(cluster.data, job, index)
@@ -160,30 +164,30 @@ class ClusterChecks(Reporter):
 
     def check_tf_config(self, value: Any, node: Any) -> None:
         """Check a value of TF_CONFIG: a JSON text, or the result of json.dumps."""
-        if isinstance(value, Const) and isinstance(value.value, str):
+        if isinstance(value, ConstantValue) and isinstance(value.value, str):
             self.count_work(4 * len(value.value))
             try:
                 parsed_config = json.loads(value.value)
             except (ValueError, RecursionError):
                 return
-            for name, message, _ in iter_problems(parsed_config):
+            for name, message, _ in iter_tf_config_problems(parsed_config):
                 self.report(name, node, message)
-        elif isinstance(value, Obj) and value.kind == "json" and isinstance(value.data, Map):
+        elif isinstance(value, ObjectValue) and value.kind == "json" and isinstance(value.data, DictValue):
             parts = {
                 get_constant(key): (member, task_node)
                 for key, member, _, task_node in value.data.entries
-                if isinstance(key, Const)
+                if isinstance(key, ConstantValue)
             }
             cluster, _ = parts.get("cluster", (None, None))
             task, task_node = parts.get("task", (None, None))
-            if not isinstance(cluster, Map):
+            if not isinstance(cluster, DictValue):
                 return
             jobs = self.collect_jobs(cluster)
-            if isinstance(task, Map) and "" not in jobs:
+            if isinstance(task, DictValue) and "" not in jobs:
                 member = {
                     get_constant(key): get_constant(item)
                     for key, item, _, _ in task.entries
-                    if isinstance(key, Const)
+                    if isinstance(key, ConstantValue)
                 }
                 problem = describe_task_fault(jobs, member.get("type"), member.get("index"))
                 if problem is not None:

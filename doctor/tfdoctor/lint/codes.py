@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tfdoctor.causes.codes import LINT
+from tfdoctor.causes.codes import LINT_CODES
 from tfdoctor.findings import Severity
 from tfdoctor.records import dataclass
 
-__all__ = ["KINDS", "Kind", "find_kind", "get_severity"]
+__all__ = ["KINDS", "FindingKind", "find_kind_name", "get_severity"]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FindingKind:
     """A kind of finding, as `explain` prints it."""
 
     name: str
@@ -23,11 +23,11 @@ class Kind:
     @property
     def code(self) -> str:
         """The code: "TFD711"."""
-        return LINT[self.name]
+        return LINT_CODES[self.name]
 
 
 KINDS = (
-    Kind(
+    FindingKind(
         name="misspelt-variable",
         title="Code sets an environment variable whose name is misspelt",
         summary="Nothing reads a variable of that name.",
@@ -35,7 +35,7 @@ KINDS = (
         "CUDA_VISIBLE_DEVIES the program sees every GPU.",
         remedy="Correct the name: `tfdoctor lint --fix` does it. A variable of your own: `# noqa: TFD711`.",
     ),
-    Kind(
+    FindingKind(
         name="misspelt-option",
         title="Code misspells an option or a function of TensorFlow",
         summary="TensorFlow has no option or function of that name.",
@@ -43,7 +43,7 @@ KINDS = (
         "tf.config for a function.",
         remedy="Correct the name: `tfdoctor lint --fix` does it.",
     ),
-    Kind(
+    FindingKind(
         name="variable-set-wrongly",
         title="Code sets an environment variable in a way that has no effect",
         summary="The line is an error, or sets the variable for a shell that ends at once.",
@@ -51,7 +51,7 @@ KINDS = (
         "what it exports is gone when it ends. So it is with a RUN of a Dockerfile.",
         remedy='Write os.environ["NAME"] = "value"; in a notebook %env NAME=value; in a Dockerfile ENV.',
     ),
-    Kind(
+    FindingKind(
         name="variable-set-too-late",
         title="Code sets an environment variable after it was read",
         summary="The variable has no effect on this process any longer.",
@@ -59,7 +59,7 @@ KINDS = (
         "TF_FORCE_GPU_ALLOW_GROWTH at the first use of a GPU, LD_LIBRARY_PATH when the process starts.",
         remedy="Set it at the top of the file, before the import; LD_LIBRARY_PATH before Python starts.",
     ),
-    Kind(
+    FindingKind(
         name="configured-too-late",
         title="Code configures the GPUs after they were initialized",
         summary="TensorFlow raises RuntimeError there.",
@@ -67,7 +67,7 @@ KINDS = (
         "tf.config.list_logical_devices or a MirroredStrategy before them is that first use.",
         remedy="Move the settings to the top of the program, right behind the import.",
     ),
-    Kind(
+    FindingKind(
         name="growth-not-on-all",
         title="Code sets memory growth for some of the GPUs only",
         summary="On a machine with several GPUs TensorFlow refuses.",
@@ -75,7 +75,7 @@ KINDS = (
         '"Memory growth cannot differ between GPU devices".',
         remedy='Set it in a loop: for gpu in tf.config.list_physical_devices("GPU"). Or show the program one GPU.',
     ),
-    Kind(
+    FindingKind(
         name="removed-api",
         title="Code uses names of TensorFlow that this release does not have",
         summary="A name of TensorFlow 1 under TensorFlow 2, or the other way round.",
@@ -83,7 +83,7 @@ KINDS = (
         "tf.contrib is gone. Where the release is not known, code is judged as for TensorFlow 2.",
         remedy="Use tf.compat.v1 for old names, or name the release that the code is for: --tf 1.15.",
     ),
-    Kind(
+    FindingKind(
         name="no-such-device",
         title="Code names a device that does not exist",
         summary="The string is not the name of a device, or the machine has fewer GPUs.",
@@ -91,14 +91,14 @@ KINDS = (
         "CUDA_VISIBLE_DEVICES leaves.",
         remedy="Correct the name. For a machine with another number of GPUs: --gpus N.",
     ),
-    Kind(
+    FindingKind(
         name="config-unused",
         title="Code makes a ConfigProto or GPUOptions and gives it to no session",
         summary="What is set in it has no effect.",
         meaning="The settings are those of the session that gets them: tf.Session(config=config).",
         remedy="Give it to the session, or remove it.",
     ),
-    Kind(
+    FindingKind(
         name="no-soft-placement",
         title="Code pins to a GPU what has no kernel for GPUs",
         summary="TensorFlow 1 raises InvalidArgumentError when the session runs it.",
@@ -106,14 +106,14 @@ KINDS = (
         "TensorFlow 1 refuses to put them elsewhere.",
         remedy="Put them on the CPU, or use ConfigProto(allow_soft_placement=True).",
     ),
-    Kind(
+    FindingKind(
         name="all-on-one-device",
         title="Code puts every tower of a loop on the same GPU",
         summary="The name of the device does not change with the loop.",
         meaning="Each turn builds its part on the same card, the others get nothing.",
         remedy='Put the number into the name: tf.device(f"/GPU:{i}").',
     ),
-    Kind(
+    FindingKind(
         name="hard-coded-devices",
         title="Code writes out devices that MirroredStrategy would find",
         summary="The program runs on machines with the same number of GPUs only.",
@@ -124,7 +124,7 @@ KINDS = (
 )
 """All kinds except cluster-address and cluster-task, which the topic `cluster` explains."""
 _SEVERITIES = {kind.name: kind.severity for kind in KINDS}
-_KIND_NAMES = {word: name for name, code in LINT.items() for word in (name, code.lower())}
+_KIND_NAMES = {word: name for name, code in LINT_CODES.items() for word in (name, code.lower())}
 """The name of each kind, by its name and by its code in lower case."""
 
 
@@ -133,6 +133,6 @@ def get_severity(name: str) -> Severity:
     return _SEVERITIES.get(name, Severity.ERROR)
 
 
-def find_kind(word: str) -> str | None:
+def find_kind_name(word: str) -> str | None:
     """Return the name of the kind with this code ("TFD711") or name, or None if there is none."""
     return _KIND_NAMES.get(word.strip().lower())

@@ -7,8 +7,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.lint.environ import EnvironChecks
-from tfdoctor.lint.known_names import OPTIONS_BY_OWNER, guess_option, is_relevant
-from tfdoctor.lint.values import ClassValue, Const, Map, Obj, Path, Seq, get_constant
+from tfdoctor.lint.known_names import OPTIONS_BY_OWNER, guess_option, is_relevant_variable
+from tfdoctor.lint.values import (
+    ClassValue,
+    ConstantValue,
+    DictValue,
+    ObjectValue,
+    QualifiedName,
+    SequenceValue,
+    get_constant,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +35,7 @@ class ConfigChecks(EnvironChecks):
         """Whether the text contains the name of an options class."""
         return any(name in self.text for name in KINDS_BY_OPTIONS_CLASS)
 
-    def check_keywords(self, owner: str, node: Any) -> None:
+    def check_option_keywords(self, owner: str, node: Any) -> None:
         """Check the keyword arguments of a call for misspelt options."""
         if owner not in OPTIONS_BY_OWNER:
             return
@@ -43,7 +51,7 @@ class ConfigChecks(EnvironChecks):
                     fix=fix,
                 )
 
-    def make_config(self, name: str, node: Any, keywords: dict[Any, Any]) -> Obj:
+    def evaluate_options_call(self, name: str, node: Any, keywords: dict[Any, Any]) -> ObjectValue:
         """Return the value of a call of an options class.
 
         In its data, "soft" says whether soft placement is enabled, and "known" says whether that is certain.
@@ -54,27 +62,27 @@ class ConfigChecks(EnvironChecks):
             soft = get_constant(keywords["allow_soft_placement"])
             data["soft"] = bool(soft)
             data["known"] = data["known"] and soft is not None
-        return Obj(KINDS_BY_OPTIONS_CLASS[name], data, node)
+        return ObjectValue(KINDS_BY_OPTIONS_CLASS[name], data, node)
 
     def evaluate_attribute(self, base: Any, node: ast.Attribute) -> Any:
         """Return the value of an attribute of a value that is not a module, or None if it is unknown."""
-        if isinstance(base, Obj) and base.kind in ("config", "options", "sub"):
+        if isinstance(base, ObjectValue) and base.kind in ("config", "options", "sub"):
             owner = {"config": "ConfigProto", "options": "GPUOptions"}.get(base.kind)
             if base.kind == "sub":
                 owner = base.data
             self.check_option(owner, node)
             member_class = {"gpu_options": "GPUOptions"}.get(node.attr, "")
             if node.attr in ("CopyFrom", "MergeFrom", "ParseFromString"):
-                return Obj("method", (base, node.attr))
-            return Obj("sub", member_class, base)
+                return ObjectValue("method", (base, node.attr))
+            return ObjectValue("sub", member_class, base)
         if node.attr == "gpu_options":
-            return Obj("sub", "GPUOptions")
+            return ObjectValue("sub", "GPUOptions")
         if isinstance(base, ClassValue):
-            return base.functions.get(node.attr)
-        if isinstance(base, (Map, Seq, Const)) or (
-            isinstance(base, Obj) and base.kind in ("model", "instance", "strategy", "text")
+            return base.methods.get(node.attr)
+        if isinstance(base, (DictValue, SequenceValue, ConstantValue)) or (
+            isinstance(base, ObjectValue) and base.kind in ("model", "instance", "strategy", "text")
         ):
-            return Obj("method", (base, node.attr))
+            return ObjectValue("method", (base, node.attr))
         return None
 
     def check_option(self, owner: str | None, node: ast.Attribute) -> None:
@@ -89,20 +97,20 @@ class ConfigChecks(EnvironChecks):
             node,
             f"{owner} has no option {node.attr}; {suggestion} is meant.",
             fix=fix,
-            at=(node.end_lineno, offset),
+            position=(node.end_lineno, offset),
         )
 
     def check_attribute_assignment(self, base: Any, target: ast.Attribute, value: Any) -> None:
         """Check `base.attr = value`, which can replace os.environ or set a variable or an option."""
-        if isinstance(base, Path):
+        if isinstance(base, QualifiedName):
             if (
                 base.name == "os"
                 and target.attr == "environ"
-                and isinstance(value, Map)
+                and isinstance(value, DictValue)
                 and not value.is_environ_copy
             ):
                 for key, _, key_node, _ in value.entries:
-                    if isinstance(get_constant(key), str) and is_relevant(get_constant(key)):
+                    if isinstance(get_constant(key), str) and is_relevant_variable(get_constant(key)):
                         self.report(
                             "variable-set-wrongly",
                             key_node or target,
@@ -111,9 +119,9 @@ class ConfigChecks(EnvironChecks):
                         )
                         break
             elif base.name == "os.environ":
-                self.report_attribute(target)
+                self.report_environ_attribute(target)
             return
-        if isinstance(base, Obj) and base.kind in ("config", "options", "sub"):
+        if isinstance(base, ObjectValue) and base.kind in ("config", "options", "sub"):
             owner = {"config": "ConfigProto", "options": "GPUOptions"}.get(base.kind) or base.data
             self.check_option(owner, target)
             if base.kind == "config" and target.attr == "allow_soft_placement":
@@ -136,10 +144,10 @@ class ConfigChecks(EnvironChecks):
                 isinstance(node, ast.Assign)
                 and len(node.targets) == 1
                 and isinstance(node.targets[0], ast.Name)
-                and self.is_config(node.value)
+                and self.is_config_call(node.value)
             ):
                 assignments.setdefault(node.targets[0].id, node)
-            elif isinstance(node, ast.Expr) and self.is_config(node.value):
+            elif isinstance(node, ast.Expr) and self.is_config_call(node.value):
                 discarded_statements.append(node)
         if not assignments and not discarded_statements:
             return
@@ -165,11 +173,7 @@ class ConfigChecks(EnvironChecks):
                 if isinstance(root, ast.Name):
                     modified_ids.add(id(root))
         for node in _iter_nodes(body):
-            if (
-                isinstance(node, ast.Name)
-                and isinstance(node.ctx, ast.Load)
-                and id(node) not in modified_ids
-            ):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in modified_ids:
                 used_names.add(node.id)
             elif isinstance(node, (ast.Global, ast.Nonlocal)):
                 used_names.update(node.names)
@@ -198,7 +202,7 @@ class ConfigChecks(EnvironChecks):
         """Return the name of the options class that a node calls."""
         return node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
 
-    def is_config(self, node: Any) -> bool:
+    def is_config_call(self, node: Any) -> bool:
         """Return whether a node is a call of a TensorFlow options class."""
         if not isinstance(node, ast.Call):
             return False

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.lint.reporter import Reporter
-from tfdoctor.lint.values import Many, Obj, Seq, get_constant
+from tfdoctor.lint.values import MultipleValues, ObjectValue, SequenceValue, get_constant
 
 if TYPE_CHECKING:
     from tfdoctor.lint.models import LintTarget
@@ -106,7 +106,7 @@ class DeviceChecks(Reporter):
         super().__init__(target, text)
         self.growth_calls: list[tuple[Any, Any, int | None, list[str]]] = []
         """(node, GPU index or "some", cell number, lines of the cell) for each call that sets growth for one GPU."""
-        self.growth_on_all = False
+        self.has_growth_on_all_gpus = False
         """Whether memory growth is, or may be, set for all GPUs."""
         self.tower_loops: dict[int, tuple[frozenset[str], frozenset[int]]] = {}
         """The result of `_inspect_tower_loop` for each loop, by the id of its node."""
@@ -126,7 +126,7 @@ class DeviceChecks(Reporter):
 
     def enter_context(self, node: Any, value: Any) -> None:
         """Enter a context manager of a `with` statement: tf.device, or the `as_default` of a graph."""
-        if isinstance(value, Obj) and value.kind == "device":
+        if isinstance(value, ObjectValue) and value.kind == "device":
             argument = node.args[0] if getattr(node, "args", None) else node
             self.check_device_names(value.data, argument)
             self.open_devices.append(value.data)
@@ -140,7 +140,7 @@ class DeviceChecks(Reporter):
 
     def check_device_names(self, value: Any, node: Any) -> None:
         """Check all values that the argument of tf.device can have."""
-        texts = value.values if isinstance(value, Many) else [get_constant(value)]
+        texts = value.values if isinstance(value, MultipleValues) else [get_constant(value)]
         self.count_work(8 * len(texts))
         for text in texts:
             if isinstance(text, str):
@@ -158,9 +158,13 @@ class DeviceChecks(Reporter):
             return
         device_type, index = device
         is_remote = re.search(r"(?i)/?(?:job|task):", text) is not None
-        gpu_count = self.target.gpus
+        gpu_count = self.target.gpu_count
         if device_type == "GPU" and index is not None and not self.splits_gpus and not is_remote:
-            if self.visible_gpu_count is not None and index >= self.visible_gpu_count and not self.branch_depth:
+            if (
+                self.visible_gpu_count is not None
+                and index >= self.visible_gpu_count
+                and not self.branch_depth
+            ):
                 count = f"{self.visible_gpu_count} GPU{'s' if self.visible_gpu_count != 1 else ''}"
                 self.report(
                     "no-such-device",
@@ -187,7 +191,9 @@ class DeviceChecks(Reporter):
         if id(loop) not in self.tower_loops:
             self.tower_loops[id(loop)] = self._inspect_tower_loop(loop)
         loop_variables, device_call_ids = self.tower_loops[id(loop)]
-        if not loop_variables or device_call_ids - {id(node)}:  # not over towers, or with several devices in the loop
+        if not loop_variables or device_call_ids - {
+            id(node)
+        }:  # not over towers, or with several devices in the loop
             return
         if any(isinstance(child, ast.Name) and child.id in loop_variables for child in ast.walk(node)):
             return
@@ -252,7 +258,7 @@ class DeviceChecks(Reporter):
 
     def check_configuration(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """Report a call that configures GPUs after their first use, and record a call that sets memory growth."""
-        if self.state.used:
+        if self.state.first_use_line:
             setting = (
                 "Memory growth"
                 if "growth" in name
@@ -264,7 +270,7 @@ class DeviceChecks(Reporter):
                 "configured-too-late",
                 node,
                 f"{setting} cannot be set after the GPUs were initialized "
-                f"({self.state.use_place}): TensorFlow raises RuntimeError.",
+                f"({self.state.first_use_position}): TensorFlow raises RuntimeError.",
             )
         if not name.endswith("set_memory_growth"):
             return
@@ -272,28 +278,28 @@ class DeviceChecks(Reporter):
         is_enabled = get_constant(args[1] if len(args) > 1 else keywords.get("enable"))
         if is_enabled is False:
             return
-        if isinstance(device, Obj) and device.kind == "gpu" and device.data is not None:
+        if isinstance(device, ObjectValue) and device.kind == "gpu" and device.data is not None:
             if device.data == "each":
-                self.growth_on_all = True
+                self.has_growth_on_all_gpus = True
             else:
                 self.growth_calls.append((node, device.data, self.cell_number, self.lines))
                 if self.has_single_gpu:
-                    self.growth_on_all = True
+                    self.has_growth_on_all_gpus = True
         else:
-            self.growth_on_all = True  # the GPU is unknown
+            self.has_growth_on_all_gpus = True  # the GPU is unknown
 
     def report_partial_growth(self) -> None:
         """Report memory growth that is set for some GPUs only. Call this at the end of the file."""
         indices = {index for _, index, _, _ in self.growth_calls}
         if (
             not self.growth_calls
-            or self.growth_on_all
+            or self.has_growth_on_all_gpus
             or self.selects_gpus
             or self.visible_gpu_count == 1
-            or self.target.gpus == 1
+            or self.target.gpu_count == 1
         ):
             return
-        gpu_count = self.target.gpus or self.visible_gpu_count
+        gpu_count = self.target.gpu_count or self.visible_gpu_count
         known_indices = {item for item in indices if isinstance(item, int)}
         # calls for several GPUs may cover all of them
         if len(indices) > 1 and (gpu_count is None or len(known_indices) >= gpu_count):
@@ -323,7 +329,7 @@ class DeviceChecks(Reporter):
             return
         key = "compute_devices" if "CentralStorage" in name else "devices"
         devices = args[0] if args else keywords.get(key)
-        if not isinstance(devices, Seq):
+        if not isinstance(devices, SequenceValue):
             return
         texts = [get_constant(item) for item in devices.items]
         self.count_work(16 * len(texts))
@@ -387,9 +393,11 @@ class DeviceChecks(Reporter):
                 if isinstance(dtype, ast.Constant)
                 else ""
             )
-            return type_name == "string" or (type_name in _CPU_DTYPES and name in ("Variable", "get_variable"))
+            return type_name == "string" or (
+                type_name in _CPU_DTYPES and name in ("Variable", "get_variable")
+            )
         value = args[0] if args else keywords.get("initial_value", keywords.get("value"))
-        first_item = value.items[0] if isinstance(value, Seq) and value.items else value
+        first_item = value.items[0] if isinstance(value, SequenceValue) and value.items else value
         content = get_constant(first_item)
         if isinstance(content, str):
             return name in ("Variable", "constant")

@@ -12,16 +12,24 @@ from tfdoctor.lint.known_names import (
     READ_AT_IMPORT,
     READ_AT_START,
     guess_variable,
-    is_relevant,
+    is_relevant_variable,
 )
 from tfdoctor.lint.models import Fix
 from tfdoctor.lint.reporter import Reporter
-from tfdoctor.lint.values import Const, Many, Map, Obj, Path, Seq, get_constant
+from tfdoctor.lint.values import (
+    ConstantValue,
+    DictValue,
+    MultipleValues,
+    ObjectValue,
+    QualifiedName,
+    SequenceValue,
+    get_constant,
+)
 
 if TYPE_CHECKING:
     from tfdoctor.lint.models import LintTarget
 
-__all__ = ["EXPORT_COMMAND", "EnvironChecks", "find_lone_assignment"]
+__all__ = ["EXPORT_COMMAND", "EnvironChecks", "find_assigned_variable"]
 
 _CHILD_START = re.compile(
     r"\bsubprocess\b|\bPopen\b|\bos\.(?:system|popen|exec[lv]\w*|spawn\w+|posix_spawn|fork)\b|\bmultiprocessing\b|\bmp\.(?:Process|Pool|spawn)|"
@@ -42,7 +50,7 @@ _CHILD_FUNCTIONS = frozenset(
 )
 
 
-def find_lone_assignment(command: str) -> str | None:
+def find_assigned_variable(command: str) -> str | None:
     """Return the first variable that a shell command sets, or None if it sets none or does anything else."""
     name = None
     for part in re.split(r"&&|\|\||;|\n|&", command[:_MAX_COMMAND_CHARS]):
@@ -66,9 +74,11 @@ class EnvironChecks(Reporter):
 
     def __init__(self, target: LintTarget, text: str) -> None:
         super().__init__(target, text)
-        self.set_names = set(re.findall(r"environ(?:\.setdefault\(|\[)\s*['\"](\w+)['\"]\]?\s*[=,]", text))
+        self.variables_set = set(
+            re.findall(r"environ(?:\.setdefault\(|\[)\s*['\"](\w+)['\"]\]?\s*[=,]", text)
+        )
         """The variables that the text sets."""
-        self.names_read: set[str] = set()
+        self.variables_read: set[str] = set()
         """The variables that the text both sets and reads."""
         self.visible_gpu_count: int | None = None
         """The number of GPUs that the file's CUDA_VISIBLE_DEVICES makes visible. None if unknown."""
@@ -83,28 +93,32 @@ class EnvironChecks(Reporter):
 
     # ---------------------------------------------------------------- variables
 
-    def check_variable(self, key: Any, node: Any, value: Any, value_node: Any, *, in_copy: bool = False) -> None:
+    def check_variable(
+        self, key: Any, node: Any, value: Any, value_node: Any, *, in_copy: bool = False
+    ) -> None:
         """Check an assignment to an environment variable.
 
         `key` is the evaluated name, which may stand for several names. `in_copy` says whether the variable is set in a
         copy of the environment, such as that of a child process.
         """
-        names = key.values if isinstance(key, Many) else [get_constant(key)]
+        names = key.values if isinstance(key, MultipleValues) else [get_constant(key)]
         self.count_work(16 * (len(names) - 1))
         for name in names:
             if isinstance(name, str):
-                self.set_variable(name, node, value, value_node, in_copy=in_copy)
+                self.check_named_variable(name, node, value, value_node, in_copy=in_copy)
 
-    def set_variable(self, name: str, node: Any, value: Any, value_node: Any, *, in_copy: bool) -> None:
+    def check_named_variable(
+        self, name: str, node: Any, value: Any, value_node: Any, *, in_copy: bool
+    ) -> None:
         """Check the name, value type and time of one assignment. `in_copy` is as in `check_variable`."""
-        if self.check_misspelt(name, node):
+        if self.check_spelling(name, node):
             return
         if name == "TF_CONFIG":
             self.check_tf_config(value, value_node if value_node is not None else node)
         constant = get_constant(value)
         if (
-            is_relevant(name)
-            and isinstance(value, Const)
+            is_relevant_variable(name)
+            and isinstance(value, ConstantValue)
             and constant is not None
             and isinstance(constant, (int, float, bool))
         ):
@@ -114,8 +128,9 @@ class EnvironChecks(Reporter):
                 f"{name} is set to {constant!r}, which is not a string: Python raises TypeError.",
                 fix=self.make_string_fix(value_node, constant),
             )
-        elif is_relevant(name) and (
-            (isinstance(value, Const) and constant is None) or isinstance(value, (Seq, Map))
+        elif is_relevant_variable(name) and (
+            (isinstance(value, ConstantValue) and constant is None)
+            or isinstance(value, (SequenceValue, DictValue))
         ):
             self.report(
                 "variable-set-wrongly", node, f"{name} is not set to a string: Python raises TypeError."
@@ -129,9 +144,9 @@ class EnvironChecks(Reporter):
                 self.visible_gpu_count = (
                     len(devices) if all(device.strip().isdigit() for device in devices) else None
                 )
-        self.check_late(name, node)
+        self.check_assignment_time(name, node)
 
-    def check_misspelt(self, name: str, node: Any) -> bool:
+    def check_spelling(self, name: str, node: Any) -> bool:
         """Report a variable if it is misspelt. Return whether it is."""
         suggestion = guess_variable(name)
         if suggestion is None:
@@ -160,9 +175,11 @@ class EnvironChecks(Reporter):
         """Return the fix that puts an integer into quotes, or None for any other value."""
         if not isinstance(node, (ast.Constant, ast.UnaryOp)) or isinstance(constant, (bool, float)):
             return None
-        return self.make_fix(node.lineno, node.col_offset, node.end_col_offset, str(constant), f'"{constant}"')
+        return self.make_fix(
+            node.lineno, node.col_offset, node.end_col_offset, str(constant), f'"{constant}"'
+        )
 
-    def check_late(self, name: str, node: Any) -> None:
+    def check_assignment_time(self, name: str, node: Any) -> None:
         """Report a variable that is set after it was read."""
         # a program that is started in a later line inherits the variable in time
         is_inherited = bool(self.child_start_lines) and self.child_start_lines[-1] > self.find_text_line(node)
@@ -175,17 +192,17 @@ class EnvironChecks(Reporter):
                     "on this one. Set it before Python starts.",
                 )
             return
-        if name in READ_AT_IMPORT and self.state.imported and not is_inherited:
+        if name in READ_AT_IMPORT and self.state.import_line and not is_inherited:
             self.report(
                 "variable-set-too-late",
                 node,
-                f"{name} is set after the import of tensorflow ({self.state.import_place}). Set it before the import.",
+                f"{name} is set after the import of tensorflow ({self.state.import_position}). Set it before the import.",
             )
-        elif name in READ_AT_FIRST_USE and self.state.used and not is_inherited:
+        elif name in READ_AT_FIRST_USE and self.state.first_use_line and not is_inherited:
             self.report(
                 "variable-set-too-late",
                 node,
-                f"{name} is set after the first use of the GPUs ({self.state.use_place}). Set it before.",
+                f"{name} is set after the first use of the GPUs ({self.state.first_use_position}). Set it before.",
             )
 
     @cached_property
@@ -195,13 +212,15 @@ class EnvironChecks(Reporter):
 
     def find_text_line(self, node: Any) -> int:
         """Return the line number of a node in the text of all cells together."""
-        return int(node.lineno) + self.first_line
+        return int(node.lineno) + self.lines_before_cell
 
-    def check_entries(self, value: Map, node: Any, *, in_copy: bool = False) -> None:
+    def check_environ_entries(self, value: DictValue, node: Any, *, in_copy: bool = False) -> None:
         """Check all entries of a dict of environment variables. `in_copy` is as in `check_variable`."""
         self.count_work(16 * len(value.entries))
         for key, item, key_node, value_node in value.entries:
-            self.check_variable(key, key_node if key_node is not None else node, item, value_node, in_copy=in_copy)
+            self.check_variable(
+                key, key_node if key_node is not None else node, item, value_node, in_copy=in_copy
+            )
 
     # ---------------------------------------------------------------- assignments and calls
 
@@ -210,9 +229,9 @@ class EnvironChecks(Reporter):
 
         A dict or variable that is an environment only by its name is checked without offering fixes.
         """
-        if isinstance(base, Path) and base.name == "os.environ":
+        if isinstance(base, QualifiedName) and base.name == "os.environ":
             self.check_variable(key, target.slice, value, value_node)
-        elif isinstance(base, Map):
+        elif isinstance(base, DictValue):
             base.entries.append((key, value, target.slice, value_node))
             if base.is_environ_copy or (
                 isinstance(target.value, ast.Name) and "env" in target.value.id.lower()
@@ -220,7 +239,7 @@ class EnvironChecks(Reporter):
                 self.offers_fixes = base.is_environ_copy
                 self.check_variable(key, target.slice, value, value_node, in_copy=True)
                 self.offers_fixes = True
-        elif isinstance(base, Seq):  # its items are no longer known
+        elif isinstance(base, SequenceValue):  # its items are no longer known
             base.items.clear()
             base.nodes.clear()
         elif isinstance(target.value, ast.Name) and re.search(
@@ -229,12 +248,12 @@ class EnvironChecks(Reporter):
             name = get_constant(key)
             if isinstance(name, str):
                 self.offers_fixes = False
-                self.check_misspelt(name, target.slice)
+                self.check_spelling(name, target.slice)
                 self.offers_fixes = True
 
     def check_call_assignment(self, func: Any, target: ast.Call) -> None:
         """Report `os.environ("X") = …`, which is a syntax error."""
-        name = func.name if isinstance(func, Path) else ""
+        name = func.name if isinstance(func, QualifiedName) else ""
         if (
             name in ("os.environ", "os.getenv", "os.environ.get", "os.putenv", "os.environ.setdefault")
             and target.args
@@ -260,67 +279,82 @@ class EnvironChecks(Reporter):
             return None
         new_text = f"[{match[1]}]"
         return Fix(
-            line=line, column=start + 1, end_line=line, end_column=end + 1, text=new_text, old=old_text
+            line=line,
+            column=start + 1,
+            end_line=line,
+            end_column=end + 1,
+            new_text=new_text,
+            old_text=old_text,
         )
 
-    def report_attribute(self, target: ast.Attribute) -> None:
+    def report_environ_attribute(self, target: ast.Attribute) -> None:
         """Report a variable that is set as an attribute of os.environ."""
-        if is_relevant(target.attr) or guess_variable(target.attr):
+        if is_relevant_variable(target.attr) or guess_variable(target.attr):
             self.report(
                 "variable-set-wrongly",
                 target,
                 f"An attribute of os.environ is no variable: write os.environ[{target.attr!r}].",
             )
 
-    def check_comparison(self, node: ast.Compare) -> None:
+    def check_comparison_statement(self, node: ast.Compare) -> None:
         """Report `os.environ["X"] == "0"` as a statement of its own, which was meant as an assignment."""
         if isinstance(node.left, ast.Subscript):
             base, key = self.evaluate(node.left.value), self.evaluate(node.left.slice)
-            if isinstance(base, Path) and base.name == "os.environ" and isinstance(get_constant(key), str):
+            if (
+                isinstance(base, QualifiedName)
+                and base.name == "os.environ"
+                and isinstance(get_constant(key), str)
+            ):
                 self.report(
                     "variable-set-wrongly",
                     node,
                     f"This compares {get_constant(key)} and sets nothing: one = sign.",
                 )
 
-    def check_union(self, left: Any, right: Any, node: Any) -> None:
+    def check_environ_union(self, left: Any, right: Any, node: Any) -> None:
         """Check the new variables in `os.environ | {…}`."""
-        if isinstance(left, Path) and left.name == "os.environ" and isinstance(right, Map):
-            self.check_entries(right, node, in_copy=True)
+        if isinstance(left, QualifiedName) and left.name == "os.environ" and isinstance(right, DictValue):
+            self.check_environ_entries(right, node, in_copy=True)
 
-    def get_item(self, base: Any, key: Any, node: Any) -> Any:
+    def evaluate_item(self, base: Any, key: Any, node: Any) -> Any:
         """Return the value of `base[key]`, or None if it is unknown."""
-        if isinstance(base, Path):
+        if isinstance(base, QualifiedName):
             if base.name == "os.environ":
-                self.check_read(key, node.slice)
+                self.check_variable_read(key, node.slice)
             return None
-        if isinstance(base, Obj) and base.kind == "gpus":
+        if isinstance(base, ObjectValue) and base.kind == "gpus":
             index = get_constant(key)
             if isinstance(node.slice, ast.Slice):
-                return Obj("gpus", self.evaluate_slice(node.slice))
-            return Obj("gpu", index if isinstance(index, int) and not isinstance(index, bool) else None)
-        if isinstance(base, Seq):
+                return ObjectValue("gpus", self.evaluate_slice(node.slice))
+            return ObjectValue(
+                "gpu", index if isinstance(index, int) and not isinstance(index, bool) else None
+            )
+        if isinstance(base, SequenceValue):
             index = get_constant(key)
             if isinstance(node.slice, ast.Slice):
                 low, high = (
-                    self.evaluate(bound) if bound is not None else Const(None)
+                    self.evaluate(bound) if bound is not None else ConstantValue(None)
                     for bound in (node.slice.lower, node.slice.upper)
                 )
-                if isinstance(low, Const) and isinstance(high, Const) and node.slice.step is None:
+                if (
+                    isinstance(low, ConstantValue)
+                    and isinstance(high, ConstantValue)
+                    and node.slice.step is None
+                ):
                     bounds = slice(low.value, high.value)
                     self.count_work(len(base.items))
                     try:
-                        return Seq(base.items[bounds], base.nodes[bounds])
+                        return SequenceValue(base.items[bounds], base.nodes[bounds])
                     except TypeError:
                         return None
                 return None
             if isinstance(index, int) and -len(base.items) <= index < len(base.items):
                 return base.items[index]
             return None
-        if isinstance(base, Map) and isinstance(key, Const):
+        if isinstance(base, DictValue) and isinstance(key, ConstantValue):
             self.count_work(len(base.entries))
             for entry_key, value, *_ in reversed(base.entries):
-                if isinstance(entry_key, Const) and entry_key.value == key.value:
+                if isinstance(entry_key, ConstantValue) and entry_key.value == key.value:
                     return value
         return None
 
@@ -332,23 +366,25 @@ class EnvironChecks(Reporter):
             return None
         return 0 if lower == 0 and upper == 1 else "some"
 
-    def check_read(self, key: Any, node: Any) -> None:
+    def check_variable_read(self, key: Any, node: Any) -> None:
         """Check the name of a variable that is read. If the file also sets it, only record that it is read."""
         name = get_constant(key)
-        if isinstance(name, str) and name in self.set_names:
-            self.names_read.add(name)
+        if isinstance(name, str) and name in self.variables_set:
+            self.variables_read.add(name)
         elif isinstance(name, str):
-            self.check_misspelt(name, node)
+            self.check_spelling(name, node)
 
     def evaluate_map_method(
-        self, base: Map, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]
+        self, base: DictValue, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]
     ) -> Any:
         """Check a call of a dict method, update the dict, and return the call's value, or None if unknown."""
         self.count_work(len(base.entries))
         if name == "update" and (args or keywords):
-            base.entries += self.list_entries(node, args, keywords)
+            base.entries += self.list_argument_entries(node, args, keywords)
             if base.is_environ_copy:
-                self.check_entries(Map(self.list_entries(node, args, keywords)), node, in_copy=True)
+                self.check_environ_entries(
+                    DictValue(self.list_argument_entries(node, args, keywords)), node, in_copy=True
+                )
         elif name == "setdefault" and args:
             base.entries.append((args[0], args[1] if len(args) > 1 else None, node.args[0], node.args[-1]))
             if base.is_environ_copy:
@@ -357,16 +393,19 @@ class EnvironChecks(Reporter):
                 )
         elif name == "items" and base.is_complete:
             items = [
-                Seq([key, value], [key_node, value_node]) for key, value, key_node, value_node in base.entries
+                SequenceValue([key, value], [key_node, value_node])
+                for key, value, key_node, value_node in base.entries
             ]
-            return Seq(items, [key_node for _, _, key_node, _ in base.entries])
+            return SequenceValue(items, [key_node for _, _, key_node, _ in base.entries])
         elif name == "copy":
-            return Map(list(base.entries), base.is_complete, base.is_environ_copy)
+            return DictValue(list(base.entries), base.is_complete, base.is_environ_copy)
         elif name == "keys" and base.is_complete:
-            return Seq([key for key, *_ in base.entries], [key_node for _, _, key_node, _ in base.entries])
+            return SequenceValue(
+                [key for key, *_ in base.entries], [key_node for _, _, key_node, _ in base.entries]
+            )
         return None
 
-    def list_entries(
+    def list_argument_entries(
         self, node: Any, args: list[Any], keywords: dict[Any, Any]
     ) -> list[tuple[Any, Any, Any, Any]]:
         """Return the entries that the arguments of `dict` or `update` contain."""
@@ -374,21 +413,21 @@ class EnvironChecks(Reporter):
         for argument in args:
             self.count_work(
                 len(argument.entries)
-                if isinstance(argument, Map)
+                if isinstance(argument, DictValue)
                 else len(argument.items)
-                if isinstance(argument, Seq)
+                if isinstance(argument, SequenceValue)
                 else 0
             )
-            if isinstance(argument, Map):
+            if isinstance(argument, DictValue):
                 entries += argument.entries
-            elif isinstance(argument, Seq):
+            elif isinstance(argument, SequenceValue):
                 entries += [
                     (pair.items[0], pair.items[1], pair.nodes[0], pair.nodes[1])
                     for pair in argument.items
-                    if isinstance(pair, Seq) and len(pair.items) == 2
+                    if isinstance(pair, SequenceValue) and len(pair.items) == 2
                 ]
         return entries + [
-            (Const(argument.arg), keywords.get(argument.arg), argument, argument.value)
+            (ConstantValue(argument.arg), keywords.get(argument.arg), argument, argument.value)
             for argument in node.keywords
             if argument.arg
         ]
@@ -400,64 +439,68 @@ class EnvironChecks(Reporter):
         """
         if name in ("os.environ.copy", "copy.copy", "copy.deepcopy"):
             is_environ = name == "os.environ.copy" or (
-                bool(args) and isinstance(args[0], Path) and args[0].name == "os.environ"
+                bool(args) and isinstance(args[0], QualifiedName) and args[0].name == "os.environ"
             )
-            return Map([], is_complete=False, is_environ_copy=True) if is_environ else None
+            return DictValue([], is_complete=False, is_environ_copy=True) if is_environ else None
         if name == "dict":
             base = args[0] if args else None
-            result = Map(self.list_entries(node, args, keywords), is_complete=None not in keywords)
-            result.is_environ_copy = (isinstance(base, Path) and base.name == "os.environ") or (
-                isinstance(base, Map) and base.is_environ_copy
+            result = DictValue(
+                self.list_argument_entries(node, args, keywords), is_complete=None not in keywords
+            )
+            result.is_environ_copy = (isinstance(base, QualifiedName) and base.name == "os.environ") or (
+                isinstance(base, DictValue) and base.is_environ_copy
             )
             result.is_environ_copy |= any(
-                isinstance(item, Path) and item.name == "os.environ"
+                isinstance(item, QualifiedName) and item.name == "os.environ"
                 for key, item in keywords.items()
                 if key is None
             )
             if result.is_environ_copy:
                 result.is_complete = False
-                self.check_entries(result, node, in_copy=True)
+                self.check_environ_entries(result, node, in_copy=True)
             return result
         if name in ("os.environ.update", "os.environ.__ior__"):
-            self.check_entries(Map(self.list_entries(node, args, keywords)), node)
+            self.check_environ_entries(DictValue(self.list_argument_entries(node, args, keywords)), node)
             return None
         if name in ("os.environ.setdefault", "os.putenv", "os.environ.__setitem__") and args:
             value = args[1] if len(args) > 1 else None
             self.check_variable(args[0], node.args[0], value, node.args[1] if len(node.args) > 1 else None)
             return None
         if name in ("os.environ.get", "os.getenv") and args:
-            self.check_read(args[0], node.args[0])
+            self.check_variable_read(args[0], node.args[0])
             return None
         if (
             name.endswith("patch.dict")
             and args
-            and isinstance(args[0], Path)
+            and isinstance(args[0], QualifiedName)
             and args[0].name == "os.environ"
         ):
-            self.check_entries(Map(self.list_entries(node, args[1:], keywords)), node, in_copy=True)
+            self.check_environ_entries(
+                DictValue(self.list_argument_entries(node, args[1:], keywords)), node, in_copy=True
+            )
             return None
         if name == "__tfdoctor_env":
             self.check_variable(args[0], node, args[1], node.args[1])
             return None
         if name == "__tfdoctor_shell":
-            self.check_shell(get_constant(args[0]), node)
+            self.check_shell_command(get_constant(args[0]), node)
             return None
         if name in _SHELL_FUNCTIONS or name in _CHILD_FUNCTIONS:
-            self.check_child(name, node, args, keywords)
+            self.check_child_process(name, node, args, keywords)
             return None
         return NotImplemented
 
-    def check_child(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
+    def check_child_process(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """Check the environment and the command of a child process."""
         env = keywords.get("env")
-        if isinstance(env, Map) and not env.is_environ_copy:
-            self.check_entries(env, node, in_copy=True)
+        if isinstance(env, DictValue) and not env.is_environ_copy:
+            self.check_environ_entries(env, node, in_copy=True)
         command = args[0] if args else None
         uses_shell = name in _SHELL_FUNCTIONS or get_constant(keywords.get("shell")) is True
         if uses_shell and isinstance(get_constant(command), str):
-            self.check_shell(get_constant(command), node)
+            self.check_shell_command(get_constant(command), node)
         elif (
-            isinstance(command, Obj)
+            isinstance(command, ObjectValue)
             and command.kind == "text"
             and uses_shell
             and isinstance(node.args[0], (ast.BinOp, ast.JoinedStr))
@@ -471,22 +514,28 @@ class EnvironChecks(Reporter):
             if re.match(r"\s*export\s+\w+=", first_text) and not any(
                 re.search(r"[;&|\n]", part) for part in text_parts
             ):
-                self.check_shell(first_text + "x", node)  # "x" stands for the unknown value
-        elif isinstance(command, Seq) and command.items and get_constant(command.items[0]) == "export":
+                self.check_shell_command(first_text + "x", node)  # "x" stands for the unknown value
+        elif (
+            isinstance(command, SequenceValue)
+            and command.items
+            and get_constant(command.items[0]) == "export"
+        ):
             self.report(
                 "variable-set-wrongly",
                 node,
                 "`export` is a word of the shell, no program, and it would end with it. Use os.environ.",
             )
 
-    def check_shell(self, command: Any, node: Any) -> None:
+    def check_shell_command(self, command: Any, node: Any) -> None:
         """Check a command that a child shell runs. Setting a variable there has no effect on this process."""
         if not isinstance(command, str):
             return
         command = command[:_MAX_COMMAND_CHARS]
         self.count_work(len(command))
-        name = find_lone_assignment(command)
-        if name is not None and (is_relevant(name) or guess_variable(name) or name == "LD_LIBRARY_PATH"):
+        name = find_assigned_variable(command)
+        if name is not None and (
+            is_relevant_variable(name) or guess_variable(name) or name == "LD_LIBRARY_PATH"
+        ):
             replacement = "%env" if self.cell_number is not None else "os.environ"
             self.report(
                 "variable-set-wrongly",
@@ -495,17 +544,17 @@ class EnvironChecks(Reporter):
             )
             return
         for match in re.finditer(r"(?:^|[;&|]\s*|export\s+|\s)([A-Za-z_]\w{4,59})=", command):
-            self.check_misspelt(match[1], node)
+            self.check_spelling(match[1], node)
 
     def check_unknown_call(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """Check a call of an unknown function, such as Popen(env=…) or monkeypatch.setenv(…)."""
         env = keywords.get("env")
-        if isinstance(env, Map):
-            self.check_entries(env, node, in_copy=True)
+        if isinstance(env, DictValue):
+            self.check_environ_entries(env, node, in_copy=True)
         if (
             isinstance(node.func, ast.Attribute)
             and node.func.attr == "setenv"
             and args
             and isinstance(get_constant(args[0]), str)
         ):
-            self.check_misspelt(get_constant(args[0]), node.args[0])
+            self.check_spelling(get_constant(args[0]), node.args[0])

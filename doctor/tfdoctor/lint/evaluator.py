@@ -18,15 +18,15 @@ from tfdoctor.lint.expressions import Expressions
 from tfdoctor.lint.reporter import MAX_STEPS
 from tfdoctor.lint.values import (
     ClassValue,
-    Const,
-    Func,
-    Many,
-    Map,
-    Obj,
-    Path,
-    Seq,
-    WalkState,
-    is_same,
+    ConstantValue,
+    DictValue,
+    ExecutionState,
+    FunctionValue,
+    MultipleValues,
+    ObjectValue,
+    QualifiedName,
+    SequenceValue,
+    is_same_value,
     merge_states,
 )
 
@@ -65,24 +65,24 @@ class Evaluator(PythonChecks, Expressions):
 
     def __init__(self, target: LintTarget, text: str) -> None:
         super().__init__(target, text)
-        self.state = WalkState()
+        self.state = ExecutionState()
         self.globals: dict[str, Any] = {}
         self.scopes: list[dict[str, Any]] = [self.globals]
         self.branches: list[tuple[dict[str, Any], dict[str, Any]]] = []
         """(scope, earlier values of the names that the branch binds) for each open branch, outermost first."""
-        self.functions: list[Func] = []
+        self.defined_functions: list[FunctionValue] = []
         """The functions that the file defines."""
-        self.evaluated_ids: set[int] = set()
+        self.evaluated_function_ids: set[int] = set()
         """The ids of the nodes of functions that were evaluated."""
-        self.run_counts: dict[int, int] = {}
+        self.evaluation_counts: dict[int, int] = {}
         """The number of evaluations of each function, by the id of its node."""
-        self.checked_ids: set[int] = set()
+        self.checked_function_ids: set[int] = set()
         """The ids of the nodes of functions whose configs were checked."""
-        self.running_ids: list[int] = []
+        self.running_function_ids: list[int] = []
         """The ids of the nodes of functions that are being evaluated, outermost first."""
         self.returned_values: list[Any] = []
         """The values that the current function returned."""
-        self.depth = 0
+        self.expression_depth = 0
         """The depth of nested expressions."""
 
     # ---------------------------------------------------------------- files
@@ -92,16 +92,18 @@ class Evaluator(PythonChecks, Expressions):
         self.cell_number, self.lines = number, lines
         self.check_unused_configs(body)
         self.evaluate_body(body)
-        self.state.unreachable = False
+        self.state.is_unreachable = False
 
     def evaluate_uncalled(self) -> None:
         """Evaluate the functions that were never called."""
         # only the imports count as having happened before the call
-        end_state = WalkState(imported=self.state.imported, import_place=self.state.import_place)
-        for function in self.functions:
-            if id(function.node) not in self.evaluated_ids:
+        end_state = ExecutionState(
+            import_line=self.state.import_line, import_position=self.state.import_position
+        )
+        for function in self.defined_functions:
+            if id(function.node) not in self.evaluated_function_ids:
                 self.state = end_state.copy()
-                self.cell_number, self.lines = function.cell, function.lines
+                self.cell_number, self.lines = function.cell_number, function.lines
                 self.is_uncalled = True
                 self.evaluate_function(function, None)
 
@@ -109,7 +111,7 @@ class Evaluator(PythonChecks, Expressions):
         """Evaluate statements in order."""
         for node in body:
             self.step_count += 1
-            if self.state.unreachable or self.step_count > MAX_STEPS:
+            if self.state.is_unreachable or self.step_count > MAX_STEPS:
                 # code after a return does not run, but functions in it may be called
                 for later_node in body[body.index(node) :]:
                     if isinstance(later_node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -136,15 +138,15 @@ class Evaluator(PythonChecks, Expressions):
             and len(node.value.ops) == 1
             and isinstance(node.value.ops[0], ast.Eq)
         ):
-            self.check_comparison(node.value)
+            self.check_comparison_statement(node.value)
 
     def s_import(self, node: ast.Import) -> None:
         for alias in node.names:
             name = alias.asname or alias.name.partition(".")[0]
             path = alias.name if alias.asname else name
             self.record_import(alias.name, node)
-            self.bind(name, Path(path, is_certain=not self.guard_depth))
-            self.check_api(f"{alias.name}", node, is_import=True)
+            self.bind(name, QualifiedName(path, is_certain=not self.guard_depth))
+            self.check_api_name(f"{alias.name}", node, is_import=True)
 
     def s_importfrom(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
@@ -155,19 +157,24 @@ class Evaluator(PythonChecks, Expressions):
         self.record_import(module, node)
         for alias in node.names:
             self.bind(
-                alias.asname or alias.name, Path(f"{module}.{alias.name}", is_certain=not self.guard_depth)
+                alias.asname or alias.name,
+                QualifiedName(f"{module}.{alias.name}", is_certain=not self.guard_depth),
             )
             if alias.name != "*":
-                self.check_api(f"{module}.{alias.name}", node, is_import=True)
+                self.check_api_name(f"{module}.{alias.name}", node, is_import=True)
             elif module == "os":
-                self.bind("environ", Path("os.environ"))
-                self.bind("system", Path("os.system"))
+                self.bind("environ", QualifiedName("os.environ"))
+                self.bind("system", QualifiedName("os.system"))
 
     def record_import(self, module: str, node: Any) -> None:
         """Record the first import of TensorFlow, if this module imports it."""
         package = module.partition(".")[0]
-        if package in _IMPORTS and (package != "keras" or not self.has_other_backend) and not self.state.imported:
-            self.state.imported, self.state.import_place = node.lineno, self.format_position(node)
+        if (
+            package in _IMPORTS
+            and (package != "keras" or not self.has_other_backend)
+            and not self.state.import_line
+        ):
+            self.state.import_line, self.state.import_position = node.lineno, self.format_position(node)
 
     def s_assign(self, node: ast.Assign) -> None:
         value = self.evaluate(node.value)
@@ -182,23 +189,27 @@ class Evaluator(PythonChecks, Expressions):
         value = self.evaluate(node.value)
         if isinstance(node.target, ast.Name):
             base = self.look_up(node.target.id)
-            if isinstance(base, Path) and base.name == "os.environ" and isinstance(value, Map):
-                self.check_entries(value, node)
+            if isinstance(base, QualifiedName) and base.name == "os.environ" and isinstance(value, DictValue):
+                self.check_environ_entries(value, node)
                 return
             self.bind(node.target.id, None)
         elif isinstance(node.target, ast.Subscript):
             self.assign(node.target, None, node.value)
-        elif self.evaluate(node.target.value) is not None and isinstance(value, Map):
+        elif self.evaluate(node.target.value) is not None and isinstance(value, DictValue):
             base = self.evaluate(node.target)
-            if isinstance(base, Path) and base.name == "os.environ":
-                self.check_entries(value, node)
+            if isinstance(base, QualifiedName) and base.name == "os.environ":
+                self.check_environ_entries(value, node)
 
     def assign(self, target: Any, value: Any, value_node: Any) -> None:
         """Assign a value to a target."""
         if isinstance(target, ast.Name):
             self.bind(target.id, value)
         elif isinstance(target, (ast.Tuple, ast.List)):
-            items = value.items if isinstance(value, Seq) and len(value.items) == len(target.elts) else None
+            items = (
+                value.items
+                if isinstance(value, SequenceValue) and len(value.items) == len(target.elts)
+                else None
+            )
             for number, element in enumerate(target.elts):
                 self.assign(element, items[number] if items is not None else None, value_node)
         elif isinstance(target, ast.Starred):
@@ -217,16 +228,16 @@ class Evaluator(PythonChecks, Expressions):
 
     def s_if(self, node: ast.If) -> None:
         self.evaluate(node.test)
-        is_version_test = self.tests_version(node.test)
+        is_version_test = self.is_version_test(node.test)
         if self.is_main_guard(node.test):  # the file is checked as the program that runs
             self.evaluate_body(node.body)
             return
         start_state = self.state.copy()
         self.guard_depth += is_version_test
         had_single_gpu = self.has_single_gpu
-        self.has_single_gpu = had_single_gpu or self.tests_single_gpu(node.test)
+        self.has_single_gpu = had_single_gpu or self.is_single_gpu_test(node.test)
         self.branch_depth += 1
-        has_gpus = self.tests_gpus(node.test)
+        has_gpus = self.is_gpu_test(node.test)
         body_values = self.evaluate_branch(node.body)
         self.has_single_gpu = had_single_gpu
         body_state, self.state = self.state, start_state.copy()
@@ -237,17 +248,19 @@ class Evaluator(PythonChecks, Expressions):
         # the code checked is meant to run on a machine with GPUs, so the body of `if gpus:` counts as executed
         self.state = (
             body_state.copy()
-            if has_gpus and not node.orelse and not body_state.unreachable
+            if has_gpus and not node.orelse and not body_state.is_unreachable
             else merge_states(body_state, else_state)
         )
-        self.state.unreachable = body_state.unreachable and else_state.unreachable
-        self.bind_all(
+        self.state.is_unreachable = body_state.is_unreachable and else_state.is_unreachable
+        self.bind_names(
             body_values
-            if body_state.unreachable is False and else_state.unreachable
-            else self.join_names(body_values, else_values)
+            if body_state.is_unreachable is False and else_state.is_unreachable
+            else self.merge_bindings(body_values, else_values)
         )
 
-    def evaluate_branch(self, *bodies: Sequence[ast.stmt], exception_name: str | None = None) -> dict[str, Any]:
+    def evaluate_branch(
+        self, *bodies: Sequence[ast.stmt], exception_name: str | None = None
+    ) -> dict[str, Any]:
         """Evaluate statements that may not run. Return the values of the names that they bind.
 
         The names get their earlier values back. `exception_name` is the name to which an exception
@@ -258,7 +271,7 @@ class Evaluator(PythonChecks, Expressions):
         if exception_name is not None:
             self.bind(exception_name, None)
         for body in bodies:
-            if not self.state.unreachable:
+            if not self.state.is_unreachable:
                 self.evaluate_body(body)
         _, old_values = self.branches.pop()
         bound_values = {name: scope[name] for name in old_values}
@@ -269,7 +282,7 @@ class Evaluator(PythonChecks, Expressions):
                 scope[name] = value
         return bound_values
 
-    def join_names(self, left_values: dict[str, Any], right_values: dict[str, Any]) -> dict[str, Any]:
+    def merge_bindings(self, left_values: dict[str, Any], right_values: dict[str, Any]) -> dict[str, Any]:
         """Return the names that two branches bind, with the values that are certain whichever branch ran."""
         scope = self.scopes[-1]
         joined_values = {}
@@ -281,12 +294,12 @@ class Evaluator(PythonChecks, Expressions):
             else:
                 joined_values[name] = (
                     right_value
-                    if is_same(left_value, right_value)
+                    if is_same_value(left_value, right_value)
                     else self.merge_values(left_value, right_value)
                 )
         return joined_values
 
-    def bind_all(self, values: dict[str, Any]) -> None:
+    def bind_names(self, values: dict[str, Any]) -> None:
         """Bind names to values in this scope."""
         for name, value in values.items():
             self.bind(name, value)
@@ -294,9 +307,13 @@ class Evaluator(PythonChecks, Expressions):
     def merge_values(self, first_value: Any, second_value: Any) -> Any:
         """Return the value of a name that has one of two values, or None if it is unknown."""
         for left, right in ((first_value, second_value), (second_value, first_value)):
-            if isinstance(left, Path) and left.name.startswith("tensorflow") and isinstance(right, Path):
-                return Path(left.name, is_certain=False)
-        if isinstance(first_value, Map) and first_value is second_value:
+            if (
+                isinstance(left, QualifiedName)
+                and left.name.startswith("tensorflow")
+                and isinstance(right, QualifiedName)
+            ):
+                return QualifiedName(left.name, is_certain=False)
+        if isinstance(first_value, DictValue) and first_value is second_value:
             return first_value
         return None
 
@@ -307,17 +324,17 @@ class Evaluator(PythonChecks, Expressions):
             for value in loop_value:
                 self.assign(node.target, value, node.iter)
                 self.evaluate_body(node.body)
-                self.state.unreachable = False
+                self.state.is_unreachable = False
         else:
             self.assign(node.target, loop_value, node.iter)
             # a loop that always ends in its first turn sees only the first GPU
             ends_with_break = bool(node.body) and isinstance(node.body[-1], ast.Break)
-            if ends_with_break and isinstance(loop_value, Obj) and loop_value.kind == "gpu":
-                self.assign(node.target, Obj("gpu", 0), node.iter)
+            if ends_with_break and isinstance(loop_value, ObjectValue) and loop_value.kind == "gpu":
+                self.assign(node.target, ObjectValue("gpu", 0), node.iter)
             self.open_loops.append(node)
             self.evaluate_body(node.body)
             self.open_loops.pop()
-        self.state.unreachable = False
+        self.state.is_unreachable = False
         self.evaluate_body(node.orelse)
 
     s_asyncfor = s_for
@@ -325,7 +342,7 @@ class Evaluator(PythonChecks, Expressions):
     def s_while(self, node: ast.While) -> None:
         self.evaluate(node.test)
         self.evaluate_body(node.body)
-        self.state.unreachable = False
+        self.state.is_unreachable = False
         self.evaluate_body(node.orelse)
 
     def s_try(self, node: Any) -> None:
@@ -337,9 +354,9 @@ class Evaluator(PythonChecks, Expressions):
         for handler in node.handlers:
             self.state = start_state.copy()
             handler_values = self.evaluate_branch(handler.body, exception_name=handler.name)
-            if not self.state.unreachable:
-                bound_values |= self.join_names(handler_values, bound_values)
-        self.bind_all(bound_values)
+            if not self.state.is_unreachable:
+                bound_values |= self.merge_bindings(handler_values, bound_values)
+        self.bind_names(bound_values)
         self.guard_depth -= is_guard
         self.state = body_state
         self.evaluate_body(node.finalbody)
@@ -370,15 +387,15 @@ class Evaluator(PythonChecks, Expressions):
     def s_return(self, node: ast.Return) -> None:
         if node.value is not None:
             self.returned_values.append(self.evaluate(node.value))
-        self.state.unreachable = True
+        self.state.is_unreachable = True
 
     def s_raise(self, node: ast.Raise) -> None:
         if node.exc is not None:
             self.evaluate(node.exc)
-        self.state.unreachable = True
+        self.state.is_unreachable = True
 
     def s_break(self, _node: ast.Break) -> None:
-        self.state.unreachable = True
+        self.state.is_unreachable = True
 
     s_continue = s_break
 
@@ -396,23 +413,23 @@ class Evaluator(PythonChecks, Expressions):
         for value in (*node.args.defaults, *node.args.kw_defaults):
             if value is not None:
                 self.evaluate(value)
-        self.bind(node.name, self.define(node))
+        self.bind(node.name, self.evaluate_definition(node))
 
     s_asyncfunctiondef = s_functiondef
 
-    def define(self, node: Any, *, in_class: bool = False) -> Func:
+    def evaluate_definition(self, node: Any, *, in_class: bool = False) -> FunctionValue:
         """Return the value of a function definition."""
         decorators = " ".join(ast.dump(decorator) for decorator in node.decorator_list)
-        function = Func(
+        function = FunctionValue(
             node,
             is_method=in_class and "staticmethod" not in decorators,
-            graph="'function'" in decorators,
-            cell=self.cell_number,
+            is_graph="'function'" in decorators,
+            cell_number=self.cell_number,
             lines=self.lines,
         )
-        self.functions.append(function)
-        if id(node) not in self.checked_ids:
-            self.checked_ids.add(id(node))
+        self.defined_functions.append(function)
+        if id(node) not in self.checked_function_ids:
+            self.checked_function_ids.add(id(node))
             self.check_unused_configs(node.body)
         return function
 
@@ -425,7 +442,7 @@ class Evaluator(PythonChecks, Expressions):
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 for decorator in statement.decorator_list:
                     self.evaluate(decorator)
-                class_value.functions[statement.name] = self.define(statement, in_class=True)
+                class_value.methods[statement.name] = self.evaluate_definition(statement, in_class=True)
             else:
                 self.evaluate_statement(statement)
         self.scopes.pop()
@@ -445,26 +462,26 @@ class Evaluator(PythonChecks, Expressions):
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
-        return Path(name) if name in _BUILTINS or name.startswith("__tfdoctor") else None
+        return QualifiedName(name) if name in _BUILTINS or name.startswith("__tfdoctor") else None
 
     def evaluate_function(
-        self, function: Func, values: list[Any] | None, keywords: dict[str, Any] | None = None
+        self, function: FunctionValue, values: list[Any] | None, keywords: dict[str, Any] | None = None
     ) -> Any:
         """Evaluate a function's body. Return its value, or None unless exactly one `return` was evaluated.
 
         `values` are the positional arguments. None means that the function is evaluated without a call.
         """
         node = function.node
-        run_count = self.run_counts.get(id(node), 0)
+        run_count = self.evaluation_counts.get(id(node), 0)
         if (
-            id(node) in self.running_ids
-            or len(self.running_ids) >= MAX_CALL_DEPTH
+            id(node) in self.running_function_ids
+            or len(self.running_function_ids) >= MAX_CALL_DEPTH
             or self.step_count > MAX_STEPS
             or run_count >= MAX_CALLS_PER_FUNCTION
         ):
             return None
-        self.run_counts[id(node)] = run_count + 1
-        self.evaluated_ids.add(id(node))
+        self.evaluation_counts[id(node)] = run_count + 1
+        self.evaluated_function_ids.add(id(node))
         scope: dict[str, Any] = {}
         arguments = [*getattr(node.args, "posonlyargs", []), *node.args.args]
         names = [argument.arg for argument in arguments]
@@ -482,19 +499,19 @@ class Evaluator(PythonChecks, Expressions):
         outer_returned, self.returned_values = self.returned_values, []
         outer_position = self.cell_number, self.lines
         outer_graph_mode, outer_devices, outer_loops = self.is_graph_mode, self.open_devices, self.open_loops
-        self.is_graph_mode = self.is_graph_mode or function.graph
+        self.is_graph_mode = self.is_graph_mode or function.is_graph
         if values is None:
             self.open_devices, self.open_loops = [], []
-        self.running_ids.append(id(node))
-        self.cell_number, self.lines = function.cell, function.lines
+        self.running_function_ids.append(id(node))
+        self.cell_number, self.lines = function.cell_number, function.lines
         try:
             if isinstance(node, ast.Lambda):
                 self.returned_values.append(self.evaluate(node.body))
             else:
                 self.evaluate_body(node.body)
         finally:
-            self.running_ids.pop()
-        self.state.unreachable = False
+            self.running_function_ids.pop()
+        self.state.is_unreachable = False
         returned_values, self.returned_values = self.returned_values, outer_returned
         self.scopes = outer_scopes
         self.is_graph_mode, self.open_devices, self.open_loops = outer_graph_mode, outer_devices, outer_loops
@@ -504,9 +521,9 @@ class Evaluator(PythonChecks, Expressions):
     def evaluate(self, node: Any) -> Any:
         """Return the value of an expression, or None if it is unknown."""
         self.step_count += 1
-        if self.step_count > MAX_STEPS or self.depth > 150:  # well below Python's recursion limit
+        if self.step_count > MAX_STEPS or self.expression_depth > 150:  # well below Python's recursion limit
             return None
-        self.depth += 1
+        self.expression_depth += 1
         try:
             handler = getattr(self, f"e_{type(node).__name__.lower()}", None)
             if handler is not None:
@@ -516,10 +533,10 @@ class Evaluator(PythonChecks, Expressions):
                     self.evaluate(child.value if isinstance(child, ast.keyword) else child)
             return None
         finally:
-            self.depth -= 1
+            self.expression_depth -= 1
 
     def e_constant(self, node: ast.Constant) -> Any:
-        return Const(node.value)
+        return ConstantValue(node.value)
 
     def e_name(self, node: ast.Name) -> Any:
         return self.look_up(node.id)
@@ -531,30 +548,32 @@ class Evaluator(PythonChecks, Expressions):
 
     def e_attribute(self, node: ast.Attribute) -> Any:
         base = self.evaluate(node.value)
-        if isinstance(base, Path):
+        if isinstance(base, QualifiedName):
             if len(base.name) > MAX_PATH_CHARS:
                 return None
-            path = Path(f"{base.name}.{node.attr}", base.is_certain)
+            path = QualifiedName(f"{base.name}.{node.attr}", base.is_certain)
             if base.name.startswith("tensorflow"):
-                self.check_api(path.name, node, is_sure=base.is_certain)
+                self.check_api_name(path.name, node, is_sure=base.is_certain)
             return path
         return self.evaluate_attribute(base, node)
 
     def e_lambda(self, node: ast.Lambda) -> Any:
-        function = Func(node, cell=self.cell_number, lines=self.lines)
-        self.functions.append(function)
+        function = FunctionValue(node, cell_number=self.cell_number, lines=self.lines)
+        self.defined_functions.append(function)
         return function
 
     def e_ifexp(self, node: ast.IfExp) -> Any:
         self.evaluate(node.test)
-        is_version_test = self.tests_version(node.test)
+        is_version_test = self.is_version_test(node.test)
         self.guard_depth += is_version_test
         body_value, else_value = self.evaluate(node.body), self.evaluate(node.orelse)
         self.guard_depth -= is_version_test
-        return body_value if is_same(body_value, else_value) else self.merge_values(body_value, else_value)
+        return (
+            body_value if is_same_value(body_value, else_value) else self.merge_values(body_value, else_value)
+        )
 
     def e_boolop(self, node: ast.BoolOp) -> Any:
-        is_version_test = any(self.tests_version(operand) for operand in node.values)
+        is_version_test = any(self.is_version_test(operand) for operand in node.values)
         self.guard_depth += is_version_test
         for operand in node.values:
             self.evaluate(operand)
@@ -570,31 +589,33 @@ class Evaluator(PythonChecks, Expressions):
             else:
                 items.append(self.evaluate(element))
                 nodes.append(element)
-        return Seq(items, nodes) if is_complete else None
+        return SequenceValue(items, nodes) if is_complete else None
 
     e_list = e_tuple = e_set = _evaluate_elements
 
     def e_dict(self, node: ast.Dict) -> Any:
-        result = Map([])
+        result = DictValue([])
         for key, value in zip(node.keys, node.values, strict=False):
             if key is None:
                 unpacked_value = self.evaluate(value)
                 result.is_complete = False
-                if isinstance(unpacked_value, Map):
+                if isinstance(unpacked_value, DictValue):
                     self.count_work(len(unpacked_value.entries))
                     result.entries += unpacked_value.entries
                     result.is_environ_copy |= unpacked_value.is_environ_copy
-                result.is_environ_copy |= isinstance(unpacked_value, Path) and unpacked_value.name == "os.environ"
+                result.is_environ_copy |= (
+                    isinstance(unpacked_value, QualifiedName) and unpacked_value.name == "os.environ"
+                )
             else:
                 result.entries.append((self.evaluate(key), self.evaluate(value), key, value))
         if result.is_environ_copy:
-            self.check_entries(result, node, in_copy=True)
+            self.check_environ_entries(result, node, in_copy=True)
         return result
 
     def e_subscript(self, node: ast.Subscript) -> Any:
         base = self.evaluate(node.value)
         key = None if isinstance(node.slice, ast.Slice) else self.evaluate(node.slice)
-        return self.get_item(base, key, node)
+        return self.evaluate_item(base, key, node)
 
     def e_compare(self, node: ast.Compare) -> Any:
         for operand in (node.left, *node.comparators):
@@ -613,10 +634,17 @@ class Evaluator(PythonChecks, Expressions):
         element = self.evaluate(node.elt)
         is_simple = len(node.generators) == 1 and not node.generators[0].ifs
         self.scopes.pop()
-        if is_simple and isinstance(element, Many):
-            return Seq([Const(item) for item in element.values], [node.elt] * len(element.values))
-        if is_simple and isinstance(element, Obj) and element.kind == "gpu" and element.data == "each":
-            return Obj("gpus")
+        if is_simple and isinstance(element, MultipleValues):
+            return SequenceValue(
+                [ConstantValue(item) for item in element.values], [node.elt] * len(element.values)
+            )
+        if (
+            is_simple
+            and isinstance(element, ObjectValue)
+            and element.kind == "gpu"
+            and element.data == "each"
+        ):
+            return ObjectValue("gpus")
         return None
 
     e_listcomp = e_generatorexp = e_setcomp = _evaluate_comprehension
@@ -632,7 +660,7 @@ class Evaluator(PythonChecks, Expressions):
         self.evaluate(node.key)
         self.evaluate(node.value)
         self.scopes.pop()
-        return Map([], is_complete=False)
+        return DictValue([], is_complete=False)
 
     def e_call(self, node: ast.Call) -> Any:
         func = self.evaluate(node.func)
@@ -642,13 +670,13 @@ class Evaluator(PythonChecks, Expressions):
             args.append(None if isinstance(argument, ast.Starred) else argument_value)
         keywords = {argument.arg: self.evaluate(argument.value) for argument in node.keywords}
         named_arguments = {name: value for name, value in keywords.items() if name}  # without **kwargs
-        if isinstance(func, Func) and func.node is not None:
-            if func.graph and not self.is_graph_mode:
+        if isinstance(func, FunctionValue) and func.node is not None:
+            if func.is_graph and not self.is_graph_mode:
                 self.record_gpu_use(node)
             return self.evaluate_function(func, args, named_arguments)
         if isinstance(func, ClassValue):
-            initializer = func.functions.get("__init__")
+            initializer = func.methods.get("__init__")
             if initializer is not None:
                 self.evaluate_function(initializer, args, named_arguments)
-            return Obj("instance", func)
+            return ObjectValue("instance", func)
         return self.evaluate_call(func, node, args, keywords)

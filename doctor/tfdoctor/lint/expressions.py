@@ -7,7 +7,14 @@ from typing import Any
 
 from tfdoctor.lint.environ import EnvironChecks
 from tfdoctor.lint.reporter import MAX_TEXT_CHARS
-from tfdoctor.lint.values import Const, Many, Map, Obj, Path, Seq
+from tfdoctor.lint.values import (
+    ConstantValue,
+    DictValue,
+    MultipleValues,
+    ObjectValue,
+    QualifiedName,
+    SequenceValue,
+)
 
 __all__ = ["Expressions"]
 
@@ -26,68 +33,72 @@ class Expressions(EnvironChecks):
         is_known = True
         for part_node in node.values:
             value = self.evaluate(part_node.value if isinstance(part_node, ast.FormattedValue) else part_node)
-            if isinstance(value, Const):
+            if isinstance(value, ConstantValue):
                 parts.append([str(value.value)])
-            elif isinstance(value, Many) and all(len(part) == 1 for part in parts):
+            elif isinstance(value, MultipleValues) and all(len(part) == 1 for part in parts):
                 parts.append([str(item) for item in value.values])
             else:
                 is_known = False
         if not is_known:
-            return Obj("text")
+            return ObjectValue("text")
         # an upper limit of the characters of all texts: at most one part has several alternatives
         size = max(map(len, parts)) * sum(max(map(len, part)) for part in parts)
         self.count_work(size)
         if size > MAX_TEXT_CHARS:
-            return Obj("text")
+            return ObjectValue("text")
         texts = [""]
         for part in parts:
             texts = [left + right for left in texts for right in part]
-        return Const(texts[0]) if len(texts) == 1 else Many(texts)
+        return ConstantValue(texts[0]) if len(texts) == 1 else MultipleValues(texts)
 
     def e_unaryop(self, node: ast.UnaryOp) -> Any:
         """Return the value of a negative number, or None for any other operation."""
         value = self.evaluate(node.operand)
-        number = value.value if isinstance(value, Const) else None
+        number = value.value if isinstance(value, ConstantValue) else None
         if (
             not isinstance(number, (int, float))
             or isinstance(number, bool)
             or not isinstance(node.op, ast.USub)
         ):
             return None
-        return Const(-number)
+        return ConstantValue(-number)
 
     def e_binop(self, node: ast.BinOp) -> Any:
         """Return the value of `+`, `%` or `os.environ | {…}`, or None if it is unknown."""
         left, right = self.evaluate(node.left), self.evaluate(node.right)
-        self.check_union(left, right, node)
+        self.check_environ_union(left, right, node)
         if (
             isinstance(node.op, ast.BitOr)
-            and isinstance(left, Path)
+            and isinstance(left, QualifiedName)
             and left.name == "os.environ"
-            and isinstance(right, Map)
+            and isinstance(right, DictValue)
         ):
-            return Map(right.entries, is_complete=False, is_environ_copy=True)
-        if isinstance(left, Obj) and left.kind == "text":
+            return DictValue(right.entries, is_complete=False, is_environ_copy=True)
+        if isinstance(left, ObjectValue) and left.kind == "text":
             return left
         left_values = (
-            left.values if isinstance(left, Many) else [left.value] if isinstance(left, Const) else None
+            left.values
+            if isinstance(left, MultipleValues)
+            else [left.value]
+            if isinstance(left, ConstantValue)
+            else None
         )
-        if isinstance(right, Seq):  # `text % (value,)`
+        if isinstance(right, SequenceValue):  # `text % (value,)`
             operand: Any = right.items[0] if len(right.items) == 1 else None
         else:
             operand = right
         right_values = (
             operand.values
-            if isinstance(operand, Many)
+            if isinstance(operand, MultipleValues)
             else [operand.value]
-            if isinstance(operand, Const)
+            if isinstance(operand, ConstantValue)
             else None
         )
         if left_values is None or right_values is None or len(left_values) * len(right_values) > _MAX_RESULTS:
             is_text = isinstance(node.op, (ast.Add, ast.Mod)) and any(
-                isinstance(item, Const) and isinstance(item.value, str) for item in (left, right)
+                isinstance(item, ConstantValue) and isinstance(item.value, str) for item in (left, right)
             )
-            return Obj("text") if is_text else None
+            return ObjectValue("text") if is_text else None
         results = []
         for item in left_values:
             for right_item in right_values:
@@ -97,7 +108,7 @@ class Expressions(EnvironChecks):
                     return None
         if any(item is None for item in results):
             return None
-        return Const(results[0]) if len(results) == 1 else Many(results)
+        return ConstantValue(results[0]) if len(results) == 1 else MultipleValues(results)
 
     def evaluate_loop_variable(self, iterable: Any, node: Any) -> Any:
         """Return the value of a loop variable, which stands for all items, or None if it is unknown.
@@ -105,37 +116,37 @@ class Expressions(EnvironChecks):
         Return a list of the values if the loop must be evaluated once for each item: for at most 16 GPUs, or at most
         6 sequences that begin with a constant.
         """
-        if isinstance(iterable, Obj) and iterable.kind == "gpus":
-            return Obj("gpu", "each" if iterable.data is None else iterable.data)
-        if isinstance(iterable, Seq):
+        if isinstance(iterable, ObjectValue) and iterable.kind == "gpus":
+            return ObjectValue("gpu", "each" if iterable.data is None else iterable.data)
+        if isinstance(iterable, SequenceValue):
             self.count_work(len(iterable.items))
-            if iterable.items and all(isinstance(item, Const) for item in iterable.items):
-                return Many([item.value for item in iterable.items])
+            if iterable.items and all(isinstance(item, ConstantValue) for item in iterable.items):
+                return MultipleValues([item.value for item in iterable.items])
             if iterable.items and all(
-                isinstance(item, Obj) and item.kind == "gpu" for item in iterable.items
+                isinstance(item, ObjectValue) and item.kind == "gpu" for item in iterable.items
             ):
                 return iterable.items if len(iterable.items) <= 16 else None
             if 0 < len(iterable.items) <= 6 and all(
-                isinstance(item, Seq) and item.items and isinstance(item.items[0], Const)
+                isinstance(item, SequenceValue) and item.items and isinstance(item.items[0], ConstantValue)
                 for item in iterable.items
             ):
                 return list(iterable.items)
             return None
-        if isinstance(iterable, Many):
-            return Many(iterable.values)
-        if isinstance(iterable, Map):
+        if isinstance(iterable, MultipleValues):
+            return MultipleValues(iterable.values)
+        if isinstance(iterable, DictValue):
             self.count_work(len(iterable.entries))
         if (
-            isinstance(iterable, Map)
+            isinstance(iterable, DictValue)
             and iterable.is_complete
-            and all(isinstance(key, Const) for key, *_ in iterable.entries)
+            and all(isinstance(key, ConstantValue) for key, *_ in iterable.entries)
         ):
-            return Many([key.value for key, *_ in iterable.entries])
-        if isinstance(iterable, Obj) and iterable.kind == "enumerated":
+            return MultipleValues([key.value for key, *_ in iterable.entries])
+        if isinstance(iterable, ObjectValue) and iterable.kind == "enumerated":
             inner = self.evaluate_loop_variable(iterable.data, node)
-            if isinstance(inner, Many):
-                return Seq([Many(list(range(len(inner.values)))), inner], [node, node])
-            return Seq([None, inner], [node, node]) if not isinstance(inner, list) else None
+            if isinstance(inner, MultipleValues):
+                return SequenceValue([MultipleValues(list(range(len(inner.values)))), inner], [node, node])
+            return SequenceValue([None, inner], [node, node]) if not isinstance(inner, list) else None
         return None
 
 

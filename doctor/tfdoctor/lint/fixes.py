@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.lint.known_names import READ_VARIABLES, guess_variable
 from tfdoctor.lint.notebooks import convert_magics, list_code_cells
-from tfdoctor.parse.edits import Edit, EditError, Source, make_edits
+from tfdoctor.parse.edits import Edit, EditError, SourceText, make_edits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tfdoctor.lint.models import Fix, LintProblem
 
 __all__ = [
-    "drop_ambiguous_fixes",
     "drop_fixes_of_shared_names",
+    "drop_unsafe_fixes",
     "format_diff",
     "list_variables",
     "plan_edits",
@@ -37,12 +37,12 @@ _COMMENT_AFTER_CODE = re.compile(r"(?m)[ \t]#[^\n'\"]*$")
 _LINE_ENDING = re.compile(r"\r\n|\r|\n")
 
 
-def plan_edits(source: Source, problems: Sequence[LintProblem], kind: str) -> list[Edit]:
+def plan_edits(source: SourceText, problems: Sequence[LintProblem], kind: str) -> list[Edit]:
     """Return the edits that apply all safe fixes of a file. Raise EditError if the file has changed."""
     fixes: dict[int | None, list[Fix]] = {}
     for problem in problems:
         if problem.fix is not None and problem.fix.is_safe:
-            fixes.setdefault(problem.cell, []).append(problem.fix)
+            fixes.setdefault(problem.cell_number, []).append(problem.fix)
     if not fixes:
         return []
     if kind != "notebook":
@@ -52,7 +52,9 @@ def plan_edits(source: Source, problems: Sequence[LintProblem], kind: str) -> li
         [
             replacement
             for cell in list_code_cells(source.text)
-            for replacement in cell.convert_replacements(_locate_fixes(cell.source, fixes.get(cell.number, [])))
+            for replacement in cell.convert_replacements(
+                _locate_fixes(cell.source, fixes.get(cell.number, []))
+            )
         ],
     )
 
@@ -63,14 +65,14 @@ def _locate_fixes(text: str, fixes: Sequence[Fix]) -> list[tuple[int, int, str]]
     replacements = []
     for fix in fixes:
         start = starts[fix.line - 1] + fix.column - 1 if 0 < fix.line <= len(starts) else -1
-        end = start + len(fix.old)
-        if start < 0 or text[start:end] != fix.old:
+        end = start + len(fix.old_text)
+        if start < 0 or text[start:end] != fix.old_text:
             raise EditError("the text to correct is not where it was found")
-        replacements.append((start, end, fix.text))
+        replacements.append((start, end, fix.new_text))
     return replacements
 
 
-def drop_ambiguous_fixes(
+def drop_unsafe_fixes(
     problems: Sequence[LintProblem],
     parts: Mapping[int | None, str],
     kind: str,
@@ -91,37 +93,43 @@ def drop_ambiguous_fixes(
     find_unsafe_lines = functools.cache(lambda cell: _find_unsafe_lines(parts[cell]))  # parses each cell once
     problems = [
         replace(item, fix=None)
-        if item.fix and item.name == "variable-set-wrongly" and item.line in find_unsafe_lines(item.cell)
+        if item.fix
+        and item.kind_name == "variable-set-wrongly"
+        and item.line in find_unsafe_lines(item.cell_number)
         else item
         for item in problems
     ]
-    rename_problems = [item for item in problems if item.fix and item.name in _RENAME_KINDS]
+    rename_problems = [item for item in problems if item.fix and item.kind_name in _RENAME_KINDS]
     if not rename_problems:
         return problems
     word_counts: Counter[str] = Counter()
     for text in parts.values():
         word_counts.update(_WORD.findall(_strip_comments(text, kind)))
-    fix_counts = Counter(item.fix.old for item in rename_problems if item.fix)
+    fix_counts = Counter(item.fix.old_text for item in rename_problems if item.fix)
     old_names = defaultdict(set)
     for item in rename_problems:
         if item.fix:
-            old_names[item.fix.text].add(item.fix.old)
+            old_names[item.fix.new_text].add(item.fix.old_text)
     clashing_names = _find_clashes(old_names, parts, kind, word_counts)
-    unfixable_messages = {item.message for item in problems if item.name in _RENAME_KINDS and item.fix is None}
+    unfixable_messages = {
+        item.message for item in problems if item.kind_name in _RENAME_KINDS and item.fix is None
+    }
 
     def explain_drop(problem: LintProblem, fix: Fix) -> str:
         is_used_elsewhere = (
-            word_counts[fix.old] > fix_counts[fix.old]
-            or fix.old in variables_read
+            word_counts[fix.old_text] > fix_counts[fix.old_text]
+            or fix.old_text in variables_read
             or problem.message in unfixable_messages
         )
         if is_used_elsewhere:
             return "The name stands elsewhere in this file, too: correct all of them by hand."
-        return f"{fix.text} is set beside it: correct it by hand." if fix.text in clashing_names else ""
+        return (
+            f"{fix.new_text} is set beside it: correct it by hand." if fix.new_text in clashing_names else ""
+        )
 
     return [
         replace(item, fix=None, message=f"{item.message} {note}")
-        if item.fix and item.name in _RENAME_KINDS and (note := explain_drop(item, item.fix))
+        if item.fix and item.kind_name in _RENAME_KINDS and (note := explain_drop(item, item.fix))
         else item
         for item in problems
     ]
@@ -214,7 +222,9 @@ def list_variables(text: str, kind: str, problems: Sequence[LintProblem]) -> set
         for name in set(_CAPITALS.findall(code))
         if guess_variable(name) or (name in READ_VARIABLES and not is_python)
         # the first word in capitals in these messages is the misspelt name
-    }.union(*(_CAPITALS.findall(item.message)[:1] for item in problems if item.name == "misspelt-variable"))
+    }.union(
+        *(_CAPITALS.findall(item.message)[:1] for item in problems if item.kind_name == "misspelt-variable")
+    )
 
 
 def drop_fixes_of_shared_names(
@@ -226,15 +236,15 @@ def drop_fixes_of_shared_names(
     """
 
     def explain_drop(problem: LintProblem) -> str:
-        if problem.fix is None or problem.name != "misspelt-variable":
+        if problem.fix is None or problem.kind_name != "misspelt-variable":
             return ""
         for path, names in variables.items():
             if names is None:
                 return f"{path} could not be read and may use the name, too: correct it by hand."
-            if problem.fix.old in names:
+            if problem.fix.old_text in names:
                 return f"The name stands in {path}, too: correct both by hand."
-            if problem.fix.text in names:
-                return f"{path} sets {problem.fix.text}: correct it by hand."
+            if problem.fix.new_text in names:
+                return f"{path} sets {problem.fix.new_text}: correct it by hand."
         return ""
 
     return [

@@ -16,7 +16,7 @@ __all__ = [
     "guess_function",
     "guess_option",
     "guess_variable",
-    "is_relevant",
+    "is_relevant_variable",
 ]
 
 READ_AT_START = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD"})
@@ -418,7 +418,7 @@ _NAMES_BY_MODULE = {
 # ---------------------------------------------------------------- variables
 
 
-def is_relevant(name: str) -> bool:
+def is_relevant_variable(name: str) -> bool:
     """Return whether TensorFlow, CUDA or NCCL may read an environment variable of this name."""
     return name in READ_VARIABLES or name.startswith(("NCCL_", "TF_", "XLA_", "CUDA_", "NVIDIA_"))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tfdoctor.findings import Severity
 
-__all__ = ["Fix", "LintProblem", "LintResult", "LintTarget", "Unreadable"]
+__all__ = ["Fix", "LintProblem", "LintResult", "LintTarget", "UnreadableFile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,9 @@ class Fix:
     column: int
     end_line: int
     end_column: int
-    text: str
+    new_text: str
     """The new text."""
-    old: str = ""
+    old_text: str = ""
     """The text that is replaced, within one line."""
     is_safe: bool = True
     """Whether the fix is certain, so that --fix applies it."""
@@ -29,7 +29,7 @@ class Fix:
 class LintProblem:
     """One finding in a file."""
 
-    name: str
+    kind_name: str
     """The name of one of `codes.KINDS`, or "cluster-address" or "cluster-task"."""
     message: str
     line: int
@@ -37,7 +37,7 @@ class LintProblem:
     column: int
     """The column in characters, from 1."""
     path: str = ""
-    cell: int | None = None
+    cell_number: int | None = None
     """The number of the notebook cell, from 1, with text cells included. None if it is not a notebook."""
     fix: Fix | None = None
     source: str = ""
@@ -48,35 +48,35 @@ class LintProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableFile:
     """A file, or a part of one, that could not be checked."""
 
     path: str
-    message: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class LintTarget:
     """The TensorFlow and the machine that code is checked for."""
 
-    tf: tuple[int, int] | None = None
+    tf_version: tuple[int, int] | None = None
     """The major and minor version. None if unknown; then the code is checked as for TensorFlow 2."""
-    gpus: int | None = None
+    gpu_count: int | None = None
     """The number of GPUs on the target machine. None if unknown."""
 
     @property
     def is_tf1(self) -> bool:
         """Whether the target is TensorFlow 1."""
-        return self.tf is not None and self.tf[0] < 2
+        return self.tf_version is not None and self.tf_version[0] < 2
 
 
 @dataclass(frozen=True, slots=True)
 class LintResult:
     """The findings in all files."""
 
-    files: int
+    file_count: int
     """The number of files that were checked."""
     problems: tuple[LintProblem, ...]
-    unreadable: tuple[Unreadable, ...] = ()
+    unreadable_files: tuple[UnreadableFile, ...] = ()
     sources: dict[str, str] = field(default_factory=dict)
     """The text of each file that has a fix, by path."""

@@ -13,9 +13,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.dockerfile.read.syntax import parse_instructions
-from tfdoctor.lint.clusters import describe_address_fault, describe_task_fault, iter_problems
-from tfdoctor.lint.environ import find_lone_assignment
-from tfdoctor.lint.known_names import READ_AT_FIRST_USE, READ_AT_IMPORT, guess_variable, is_relevant
+from tfdoctor.lint.clusters import describe_address_fault, describe_task_fault, iter_tf_config_problems
+from tfdoctor.lint.environ import find_assigned_variable
+from tfdoctor.lint.known_names import READ_AT_FIRST_USE, READ_AT_IMPORT, guess_variable, is_relevant_variable
 from tfdoctor.lint.models import Fix, LintProblem
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class _Findings:
 
     def report(self, name: str, message: str, line: int, column: int, fix: Fix | None = None) -> None:
         """Add a finding, unless there is one of this kind at this position."""
-        problem = LintProblem(name=name, message=message, line=line, column=column, fix=fix)
+        problem = LintProblem(kind_name=name, message=message, line=line, column=column, fix=fix)
         self.problems.setdefault((name, line, column), problem)
 
     def find_position(self, mark: Any) -> tuple[int, int]:
@@ -144,7 +144,12 @@ class _Findings:
             if line not in self.data_lines:
                 end_column = column + len(name)
                 fix = Fix(
-                    line=line, column=column, end_line=line, end_column=end_column, text=suggestion, old=name
+                    line=line,
+                    column=column,
+                    end_line=line,
+                    end_column=end_column,
+                    new_text=suggestion,
+                    old_text=name,
                 )
         message = f"Nothing reads {name}; {suggestion} is meant."
         self.report("misspelt-variable", message, line, column, fix)
@@ -156,7 +161,7 @@ class _Findings:
             config = json.loads(value)
         except (ValueError, RecursionError):
             return
-        for name, message, _ in iter_problems(config):
+        for name, message, _ in iter_tf_config_problems(config):
             self.report(name, message, line, column)
         task = config.get("task") if isinstance(config, dict) else None
         if (
@@ -173,14 +178,14 @@ class _Findings:
         self.tasks.add((job, index, self.current_branch))
 
 
-def lint_shell(text: str, *, job: bool = False) -> list[LintProblem]:
+def lint_shell(text: str, *, is_batch_job: bool = False) -> list[LintProblem]:
     """Return the findings in a script for sh, bash or zsh, or in a batch job (`job`).
 
     This takes linear time, and no text raises an error.
     """
     findings = _Findings(text)
     findings.data_lines = _find_data_lines(findings.lines)
-    _check_script(text, 1, findings, is_batch_job=job)
+    _check_script(text, 1, findings, is_batch_job=is_batch_job)
     return list(findings.problems.values())
 
 
@@ -211,7 +216,9 @@ class _Branches:
         if self.open[-1][0] == word:
             self.open.pop()
 
-    def find_branch(self, words: list[tuple[str, int, int]], operator_before: str, operator_after: str) -> _Branch:
+    def find_branch(
+        self, words: list[tuple[str, int, int]], operator_before: str, operator_after: str
+    ) -> _Branch:
         """Return the branch of a command. `operator_before` and `operator_after` are the operators around it."""
         is_exit = False
         for word, _, _ in words:
@@ -287,7 +294,7 @@ def _check_script(text: str, first_line: int, findings: _Findings, *, is_batch_j
             if match is not None:
                 name = match[1]
                 if word.startswith("$"):
-                    if is_relevant(name):
+                    if is_relevant_variable(name):
                         findings.report(
                             "variable-set-wrongly",
                             f"${name}=… sets nothing: without the dollar sign.",
@@ -296,9 +303,11 @@ def _check_script(text: str, first_line: int, findings: _Findings, *, is_batch_j
                         )
                     break
                 assignments.append((name, word[match.end() :], line, column))
-            elif word in _EXPORT_COMMANDS or word in _COMMAND_PREFIXES or (is_export and word.startswith("-")):
+            elif (
+                word in _EXPORT_COMMANDS or word in _COMMAND_PREFIXES or (is_export and word.startswith("-"))
+            ):
                 is_export = is_export or word in _EXPORT_COMMANDS
-            elif next_word == "=" and is_relevant(word) and re.fullmatch(r"\w+", word):
+            elif next_word == "=" and is_relevant_variable(word) and re.fullmatch(r"\w+", word):
                 findings.report(
                     "variable-set-wrongly", f"The shell takes no spaces around =: {word}=VALUE.", line, column
                 )
@@ -314,7 +323,7 @@ def _check_script(text: str, first_line: int, findings: _Findings, *, is_batch_j
                 and not text.startswith("#!/bin/tcsh")
             ):
                 name = _ASSIGNMENT.match(next_word)[1]  # type: ignore[index]
-                if is_relevant(name) or guess_variable(name):
+                if is_relevant_variable(name) or guess_variable(name):
                     findings.report(
                         "variable-set-wrongly",
                         f"In this shell, `set` does not set variables: export {name}=VALUE.",
@@ -450,8 +459,8 @@ def lint_dockerfile(text: str) -> list[LintProblem]:
                     findings.check_tf_config(value.replace('\\"', '"'), line, 1)
         elif instruction.name == "RUN":
             command = re.sub(r"^(?:\s*--\w+=\S+)+", "", body)
-            name = find_lone_assignment(command) if not instruction.heredocs else None
-            if name is not None and (is_relevant(name) or guess_variable(name)):
+            name = find_assigned_variable(command) if not instruction.heredocs else None
+            if name is not None and (is_relevant_variable(name) or guess_variable(name)):
                 findings.report(
                     "variable-set-wrongly",
                     f"{name} is set for this RUN alone and gone after it. Use ENV.",
@@ -463,7 +472,7 @@ def lint_dockerfile(text: str) -> list[LintProblem]:
                 _check_script(body, 1, script)
                 line_starts = [0, *accumulate(len(line) + 1 for line in script.lines)]
                 for problem in script.problems.values():
-                    if problem.name == "misspelt-variable":
+                    if problem.kind_name == "misspelt-variable":
                         findings.check_variable(
                             problem.message.split()[2].rstrip(";"),  # the message is "Nothing reads NAME; …"
                             instruction.body.line_at(line_starts[problem.line - 1] + problem.column - 1),

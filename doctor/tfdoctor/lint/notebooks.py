@@ -36,12 +36,12 @@ class Cell:
     number: int
     """The number among all cells, from 1."""
     source: str
-    literals: tuple[tuple[int, int, str], ...]
+    string_literals: tuple[tuple[int, int, str], ...]
     """(start, end, value) for each JSON string that the source consists of.
 
     The positions are those in the text of the notebook, without the quotes.
     """
-    text: str
+    notebook_text: str
     """The text of the whole notebook file."""
 
     def convert_replacements(
@@ -51,19 +51,32 @@ class Cell:
 
         Both are (start, end, new text). A replacement that spans several JSON strings becomes one for each of them.
         """
-        starts = [0, *itertools.accumulate(len(value) for _, _, value in self.literals)]
+        starts = [0, *itertools.accumulate(len(value) for _, _, value in self.string_literals)]
         character_offsets: dict[int, list[int]] = {}
         for start, end, new_text in replacements:
-            json_text = json.dumps(new_text, ensure_ascii=self.text.isascii())[1:-1]
+            json_text = json.dumps(new_text, ensure_ascii=self.notebook_text.isascii())[1:-1]
             literal_number = bisect.bisect_right(starts, start) - 1
             while starts[literal_number] < end:
-                literal_start, literal_end, value = self.literals[literal_number]
+                literal_start, literal_end, value = self.string_literals[literal_number]
                 if literal_number not in character_offsets:
-                    characters = _JSON_CHARACTER.finditer(self.text, literal_start, literal_end)
-                    character_offsets[literal_number] = [literal_start, *(match.end() for match in characters)]
-                first, last = max(start - starts[literal_number], 0), min(end - starts[literal_number], len(value))
-                yield character_offsets[literal_number][first], character_offsets[literal_number][last], json_text
-                json_text, literal_number = "", literal_number + 1  # only the first part contains the new text
+                    characters = _JSON_CHARACTER.finditer(self.notebook_text, literal_start, literal_end)
+                    character_offsets[literal_number] = [
+                        literal_start,
+                        *(match.end() for match in characters),
+                    ]
+                first, last = (
+                    max(start - starts[literal_number], 0),
+                    min(end - starts[literal_number], len(value)),
+                )
+                yield (
+                    character_offsets[literal_number][first],
+                    character_offsets[literal_number][last],
+                    json_text,
+                )
+                json_text, literal_number = (
+                    "",
+                    literal_number + 1,
+                )  # only the first part contains the new text
 
 
 def list_code_cells(text: str) -> list[Cell]:

@@ -191,7 +191,7 @@ class _Converter:
                 orelse = [self.set_position(inner, clause)]
         return [ast.If(test=test, body=self.convert_field_block(node, "consequence", depth), orelse=orelse)]
 
-    def make_orelse(self, node: Any, depth: int) -> list[ast.stmt]:
+    def convert_orelse(self, node: Any, depth: int) -> list[ast.stmt]:
         """Convert the `else` block of a loop. Return an empty list if there is none."""
         else_clause = node.child_by_field_name("alternative")
         return self.convert_field_block(else_clause, "body", depth) if else_clause is not None else []
@@ -204,7 +204,7 @@ class _Converter:
                 target=target,
                 iter=iterable,
                 body=self.convert_field_block(node, "body", depth),
-                orelse=self.make_orelse(node, depth),
+                orelse=self.convert_orelse(node, depth),
             )
         ]
 
@@ -212,7 +212,9 @@ class _Converter:
         test = self.convert_expression(node.child_by_field_name("condition"), depth)
         return [
             ast.While(
-                test=test, body=self.convert_field_block(node, "body", depth), orelse=self.make_orelse(node, depth)
+                test=test,
+                body=self.convert_field_block(node, "body", depth),
+                orelse=self.convert_orelse(node, depth),
             )
         ]
 
@@ -259,7 +261,7 @@ class _Converter:
 
     def s_function_definition(self, node: Any, depth: int) -> list[ast.stmt]:
         name = self.get_text(node.child_by_field_name("name"))
-        args = self.make_parameters(node.child_by_field_name("parameters"), depth)
+        args = self.convert_parameters(node.child_by_field_name("parameters"), depth)
         body = self.convert_field_block(node, "body", depth)
         return [ast.FunctionDef(name=name, args=args, body=body, decorator_list=[], returns=None)]
 
@@ -287,7 +289,7 @@ class _Converter:
                 item.decorator_list = decorators
         return definitions
 
-    def make_parameters(self, node: Any, depth: int) -> ast.arguments:
+    def convert_parameters(self, node: Any, depth: int) -> ast.arguments:
         """Convert the parameters of a function, without `*args` and `**kwargs`."""
         names, defaults = [], []
         for parameter in node.named_children if node is not None else ():
@@ -307,14 +309,18 @@ class _Converter:
     def s_return_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         return [
             ast.Return(
-                value=self.convert_expressions(node.named_children, node, depth) if node.named_children else None
+                value=self.convert_expressions(node.named_children, node, depth)
+                if node.named_children
+                else None
             )
         ]
 
     def s_raise_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         return [
             ast.Raise(
-                exc=self.convert_expressions(node.named_children, node, depth) if node.named_children else None
+                exc=self.convert_expressions(node.named_children, node, depth)
+                if node.named_children
+                else None
             )
         ]
 
@@ -326,22 +332,24 @@ class _Converter:
         return [ast.Expr(value=self.set_position(ast.Call(func=function, args=args, keywords=[]), node))]
 
     def s_import_statement(self, node: Any, _depth: int) -> list[ast.stmt]:
-        return [ast.Import(names=self.make_aliases(node.children_by_field_name("name")))]
+        return [ast.Import(names=self.convert_aliases(node.children_by_field_name("name")))]
 
     def s_import_from_statement(self, node: Any, _depth: int) -> list[ast.stmt]:
         module = self.get_text(node.child_by_field_name("module_name"))
-        names = self.make_aliases(node.children_by_field_name("name")) or [ast.alias(name="*")]
+        names = self.convert_aliases(node.children_by_field_name("name")) or [ast.alias(name="*")]
         level = len(module) - len(module.lstrip("."))
         return [ast.ImportFrom(module=module.lstrip(".") or None, names=names, level=level)]
 
-    def make_aliases(self, nodes: Iterable[Any]) -> list[ast.alias]:
+    def convert_aliases(self, nodes: Iterable[Any]) -> list[ast.alias]:
         """Convert the names of an import."""
         aliases = []
         for name_node in nodes:
             if name_node.type == "aliased_import":
                 name, alias = name_node.child_by_field_name("name"), name_node.child_by_field_name("alias")
                 aliases.append(
-                    self.set_position(ast.alias(name=self.get_text(name), asname=self.get_text(alias)), name_node)
+                    self.set_position(
+                        ast.alias(name=self.get_text(name), asname=self.get_text(alias)), name_node
+                    )
                 )
             else:
                 aliases.append(self.set_position(ast.alias(name=self.get_text(name_node)), name_node))
@@ -490,10 +498,10 @@ class _Converter:
         return ast.Compare(left=parts[0], ops=[ast.Eq()] * (len(parts) - 1), comparators=parts[1:])
 
     def e_lambda(self, node: Any, depth: int) -> Any:
-        args = self.make_parameters(node.child_by_field_name("parameters"), depth)
+        args = self.convert_parameters(node.child_by_field_name("parameters"), depth)
         return ast.Lambda(args=args, body=self.convert_expression(node.child_by_field_name("body"), depth))
 
-    def make_constant(self, node: Any) -> Any:
+    def convert_constant(self, node: Any) -> Any:
         """Return the constant of a Python 2 or 3 literal, or the constant None if it cannot be evaluated."""
         # the other spellings are for 10L, 0777 and ur"text" in Python 2
         text = self.get_text(node)
@@ -505,16 +513,16 @@ class _Converter:
         return ast.Constant(value=None)
 
     def e_integer(self, node: Any, _depth: int) -> Any:
-        return self.make_constant(node)
+        return self.convert_constant(node)
 
     def e_float(self, node: Any, _depth: int) -> Any:
-        return self.make_constant(node)
+        return self.convert_constant(node)
 
     def e_string(self, node: Any, depth: int) -> Any:
         parts = [part for part in node.named_children if part.type == "interpolation"]
         if parts:
             return ast.JoinedStr(values=[self.convert_expression(part, depth) for part in parts])
-        return self.make_constant(node)
+        return self.convert_constant(node)
 
     def e_concatenated_string(self, node: Any, depth: int) -> Any:
         parts = [

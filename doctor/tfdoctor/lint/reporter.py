@@ -12,7 +12,7 @@ from tfdoctor.lint.models import Fix, LintProblem, LintTarget
 
 if TYPE_CHECKING:
     from tfdoctor.compat.api_names import ApiNames
-    from tfdoctor.lint.values import WalkState
+    from tfdoctor.lint.values import ExecutionState
 
 __all__ = ["MAX_FINDINGS", "MAX_STEPS", "MAX_TEXT_CHARS", "Reporter"]
 
@@ -41,7 +41,7 @@ def _encode_line(text: str) -> tuple[bytes, list[int]]:
 class Reporter:
     """The state and functions that all Python checks share."""
 
-    state: WalkState
+    state: ExecutionState
     # methods of the subclass `Evaluator`, which the checks call
     look_up: Any
     evaluate_function: Any
@@ -56,7 +56,7 @@ class Reporter:
         self.lines: list[str] = []
         self.offers_fixes = True
         """Whether fixes are certain. False for a dict that only seems to be an environment."""
-        self.first_line = 0
+        self.lines_before_cell = 0
         """The number of lines in the cells before this one."""
         self.guard_depth = 0
         """The depth of nested branches that test the TensorFlow version or handle a missing name."""
@@ -78,19 +78,19 @@ class Reporter:
         """The names by which the text refers to TensorFlow or to something imported from it."""
         self.step_count = 0
         """The number of statements and expressions evaluated so far."""
-        self.cells_loading: Counter[str] = Counter()
+        self.cell_counts_by_name: Counter[str] = Counter()
         """The number of cells of the notebook that load each name."""
-        self.names_loaded: frozenset[str] = frozenset()
+        self.loaded_names: frozenset[str] = frozenset()
         """The names that this cell loads."""
 
     @cached_property
-    def names(self) -> ApiNames:
+    def api_names(self) -> ApiNames:
         """The names that TensorFlow releases added and removed."""
         return Compat.load().api_names
 
     def is_loaded_elsewhere(self, name: str) -> bool:
         """Return whether another cell of the notebook loads the name."""
-        return self.cells_loading[name] > (name in self.names_loaded)  # without this cell itself
+        return self.cell_counts_by_name[name] > (name in self.loaded_names)  # without this cell itself
 
     def count_work(self, item_count: int) -> None:
         """Count the work on items or characters as steps, so that MAX_STEPS limits all work on a file.
@@ -114,7 +114,9 @@ class Reporter:
         cell = f"cell {self.cell_number}, " if self.cell_number is not None else ""
         return f"{cell}line {node.lineno}"
 
-    def make_fix(self, line: Any, start_offset: int, end_offset: Any, old_text: str, new_text: str) -> Fix | None:
+    def make_fix(
+        self, line: Any, start_offset: int, end_offset: Any, old_text: str, new_text: str
+    ) -> Fix | None:
         """Return the fix that replaces `old_text` at two byte offsets of a line, or None if it is not there."""
         if not line or end_offset is None or not 0 < line <= len(self.lines):
             return None
@@ -122,29 +124,40 @@ class Reporter:
         if self.lines[line - 1][start_column - 1 : end_column - 1] != old_text:
             return None
         return Fix(
-            line=line, column=start_column, end_line=line, end_column=end_column, text=new_text, old=old_text
+            line=line,
+            column=start_column,
+            end_line=line,
+            end_column=end_column,
+            new_text=new_text,
+            old_text=old_text,
         )
 
     def report(
-        self, name: str, node: Any, message: str, *, fix: Fix | None = None, at: tuple[Any, int] | None = None
+        self,
+        name: str,
+        node: Any,
+        message: str,
+        *,
+        fix: Fix | None = None,
+        position: tuple[Any, int] | None = None,
     ) -> None:
-        """Add a finding of the kind `name` at a node, or at the (line, byte offset) `at`.
+        """Add a finding of the kind `name` at a node, or at the (line, byte offset) `position`.
 
         It is not added if this position already has a finding of this kind, or if the file already has MAX_FINDINGS.
         """
-        line, offset = at if at is not None and at[0] else (node.lineno, node.col_offset)
+        line, offset = position if position is not None and position[0] else (node.lineno, node.col_offset)
         key = (name, self.cell_number, line, offset)
         if key not in self.problems and len(self.problems) < MAX_FINDINGS:
             self.problems[key] = LintProblem(
-                name=name,
+                kind_name=name,
                 message=message,
                 line=line,
                 column=self.find_column(line, offset),
-                cell=self.cell_number,
+                cell_number=self.cell_number,
                 fix=fix if self.offers_fixes else None,
             )
 
     def record_gpu_use(self, node: Any) -> None:
         """Record this node as the first use of the GPUs, unless they were used before."""
-        if not self.state.used:
-            self.state.used, self.state.use_place = node.lineno, self.format_position(node)
+        if not self.state.first_use_line:
+            self.state.first_use_line, self.state.first_use_position = node.lineno, self.format_position(node)

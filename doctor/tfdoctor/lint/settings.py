@@ -8,15 +8,15 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.causes.codes import LINT
-from tfdoctor.lint.codes import find_kind
+from tfdoctor.causes.codes import LINT_CODES
+from tfdoctor.lint.codes import find_kind_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SKIPPED_FOLDERS", "Settings", "SettingsError", "parse_release", "parse_settings"]
+__all__ = ["SKIPPED_FOLDER_PATTERNS", "Settings", "SettingsError", "parse_release", "parse_settings"]
 
-SKIPPED_FOLDERS = (
+SKIPPED_FOLDER_PATTERNS = (
     ".git",
     ".hg",
     ".svn",
@@ -47,28 +47,30 @@ class SettingsError(ValueError):
 class Settings:
     """A project's settings for `lint`."""
 
-    tf: tuple[int, int] | None = None
+    tf_version: tuple[int, int] | None = None
     """The major and minor version of TensorFlow. None if it is not set."""
-    gpus: int | None = None
+    gpu_count: int | None = None
     """The number of GPUs of the target machine. None if it is not set."""
-    ignore: frozenset[str] = frozenset()
+    ignored_kinds: frozenset[str] = frozenset()
     """The names of the kinds of findings that are not reported."""
-    select: frozenset[str] = frozenset(LINT)
+    selected_kinds: frozenset[str] = frozenset(LINT_CODES)
     """The names of the kinds of findings that are reported."""
-    exclude: tuple[str, ...] = ()
+    excluded_patterns: tuple[str, ...] = ()
     """Patterns for excluded paths relative to the pyproject.toml, or for the name of a file or folder."""
-    per_file: tuple[tuple[str, frozenset[str]], ...] = ()
+    per_file_ignores: tuple[tuple[str, frozenset[str]], ...] = ()
     """(path pattern, names of the kinds that are not reported for matching paths) for each pattern."""
 
     def is_excluded(self, path: str) -> bool:
         """Return whether a path is excluded. It is relative to the pyproject.toml and separated by "/"."""
-        return any(_matches_pattern(path, pattern) for pattern in self.exclude)
+        return any(_matches_pattern(path, pattern) for pattern in self.excluded_patterns)
 
-    def includes(self, path: str, name: str) -> bool:
+    def is_reported(self, path: str, name: str) -> bool:
         """Return whether findings of the kind with this name are reported for this path."""
-        if name in self.ignore or name not in self.select:
+        if name in self.ignored_kinds or name not in self.selected_kinds:
             return False
-        return not any(name in names and _matches_pattern(path, pattern) for pattern, names in self.per_file)
+        return not any(
+            name in names and _matches_pattern(path, pattern) for pattern, names in self.per_file_ignores
+        )
 
 
 def _matches_pattern(path: str, pattern: str) -> bool:
@@ -77,7 +79,10 @@ def _matches_pattern(path: str, pattern: str) -> bool:
     names = path.split("/")
     if any(fnmatch.fnmatchcase(part, relative_pattern) for part in names):
         return True
-    return any(fnmatch.fnmatchcase("/".join(names[: last_index + 1]), relative_pattern) for last_index in range(len(names)))
+    return any(
+        fnmatch.fnmatchcase("/".join(names[: last_index + 1]), relative_pattern)
+        for last_index in range(len(names))
+    )
 
 
 def parse_release(text: str) -> tuple[int, int] | None:
@@ -108,12 +113,14 @@ def parse_settings(table: Mapping[str, Any]) -> Settings:
     if not isinstance(per_file, dict):
         raise SettingsError("`per-file-ignores` takes a table: pattern = [codes]")
     return Settings(
-        tf=parse_release(tf) if tf is not None else None,
-        gpus=gpus,
-        ignore=_parse_kinds(table.get("ignore", []), "ignore"),
-        select=_parse_kinds(table["select"], "select") if "select" in table else frozenset(LINT),
-        exclude=tuple(_validate_texts(table.get("exclude", []), "exclude")),
-        per_file=tuple(
+        tf_version=parse_release(tf) if tf is not None else None,
+        gpu_count=gpus,
+        ignored_kinds=_parse_kinds(table.get("ignore", []), "ignore"),
+        selected_kinds=_parse_kinds(table["select"], "select")
+        if "select" in table
+        else frozenset(LINT_CODES),
+        excluded_patterns=tuple(_validate_texts(table.get("exclude", []), "exclude")),
+        per_file_ignores=tuple(
             (pattern, _parse_kinds(codes, "per-file-ignores")) for pattern, codes in per_file.items()
         ),
     )
@@ -131,9 +138,9 @@ def _parse_kinds(value: Any, key: str) -> frozenset[str]:
     """Return the names of the kinds with these codes or names. Raise SettingsError if one is unknown."""
     kinds = set()
     for code in _validate_texts(value, key):
-        name = find_kind(code)
+        name = find_kind_name(code)
         if name is None:
-            similar_names = difflib.get_close_matches(code, [*LINT, *LINT.values()], n=1)
+            similar_names = difflib.get_close_matches(code, [*LINT_CODES, *LINT_CODES.values()], n=1)
             msg = f"`{key}`: {code!r} is not a finding of lint{f', did you mean `{similar_names[0]}`?' if similar_names else ''}"
             raise SettingsError(msg)
         kinds.add(name)

@@ -7,21 +7,21 @@ from typing import Any
 
 __all__ = [
     "ClassValue",
-    "Const",
-    "Func",
-    "Many",
-    "Map",
-    "Obj",
-    "Path",
-    "Seq",
-    "WalkState",
+    "ConstantValue",
+    "DictValue",
+    "ExecutionState",
+    "FunctionValue",
+    "MultipleValues",
+    "ObjectValue",
+    "QualifiedName",
+    "SequenceValue",
     "get_constant",
     "merge_states",
 ]
 
 
 @dataclass(slots=True)
-class Path:
+class QualifiedName:
     """A module or its member, such as "os.environ" or "tensorflow.config.list_physical_devices"."""
 
     name: str
@@ -30,14 +30,14 @@ class Path:
 
 
 @dataclass(slots=True)
-class Const:
+class ConstantValue:
     """A constant."""
 
     value: Any
 
 
 @dataclass(slots=True)
-class Seq:
+class SequenceValue:
     """A list, tuple or set with a known number of items."""
 
     items: list[Any]
@@ -47,7 +47,7 @@ class Seq:
 
 
 @dataclass(slots=True)
-class Map:
+class DictValue:
     """A dict."""
 
     entries: list[tuple[Any, Any, Any, Any]]
@@ -59,14 +59,14 @@ class Map:
 
 
 @dataclass(slots=True)
-class Many:
+class MultipleValues:
     """Several values, which a variable has in turn, as in a loop."""
 
     values: list[Any]
 
 
 @dataclass(slots=True)
-class Obj:
+class ObjectValue:
     """Any other object, such as one that a call returned."""
 
     kind: str
@@ -82,15 +82,15 @@ class Obj:
 
 
 @dataclass(slots=True)
-class Func:
+class FunctionValue:
     """A function that the file defines."""
 
     node: Any
     is_method: bool = False
     """Whether it is a method whose first argument is the object or class."""
-    graph: bool = False
+    is_graph: bool = False
     """Whether tf.function decorates it, so that its operations form a graph."""
-    cell: int | None = None
+    cell_number: int | None = None
     """The number of the notebook cell that defines it. None if it is not in a notebook."""
     lines: list[str] = field(default_factory=list)
     """The lines of the cell or file that defines it."""
@@ -100,55 +100,67 @@ class Func:
 class ClassValue:
     """A class that the file defines, with its methods by name."""
 
-    functions: dict[str, Func] = field(default_factory=dict)
+    methods: dict[str, FunctionValue] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class WalkState:
+class ExecutionState:
     """The events that have certainly happened before a statement runs."""
 
-    imported: int = 0
+    import_line: int = 0
     """The line that imports TensorFlow, or 0 if it is not certain that a line did."""
-    used: int = 0
+    first_use_line: int = 0
     """The line that first uses the GPUs, or 0 if it is not certain that a line did."""
-    import_place: str = ""
+    import_position: str = ""
     """The position of the import for messages: "cell 2, line 5" or "line 5"."""
-    use_place: str = ""
+    first_use_position: str = ""
     """The position of the first use of the GPUs for messages."""
-    unreachable: bool = False
+    is_unreachable: bool = False
     """Whether the statement does not run, because of a return, raise, break or continue before it."""
 
-    def copy(self) -> WalkState:
-        return WalkState(self.imported, self.used, self.import_place, self.use_place, self.unreachable)
+    def copy(self) -> ExecutionState:
+        return ExecutionState(
+            self.import_line,
+            self.first_use_line,
+            self.import_position,
+            self.first_use_position,
+            self.is_unreachable,
+        )
 
-    def assign(self, other: WalkState) -> None:
+    def assign(self, other: ExecutionState) -> None:
         """Replace this state by another one."""
-        self.imported, self.used, self.unreachable = other.imported, other.used, other.unreachable
-        self.import_place, self.use_place = other.import_place, other.use_place
+        self.import_line, self.first_use_line, self.is_unreachable = (
+            other.import_line,
+            other.first_use_line,
+            other.is_unreachable,
+        )
+        self.import_position, self.first_use_position = other.import_position, other.first_use_position
 
 
 def get_constant(value: Any) -> Any:
-    """Return the Python value of a `Const`, or None for any other value."""
-    return value.value if isinstance(value, Const) else None
+    """Return the Python value of a `ConstantValue`, or None for any other value."""
+    return value.value if isinstance(value, ConstantValue) else None
 
 
-def is_same(left: Any, right: Any) -> bool:
+def is_same_value(left: Any, right: Any) -> bool:
     """Return whether two values are certainly the same object or equal constants."""
-    return left is right or (type(left) is type(right) and isinstance(left, (Path, Const)) and left == right)
+    return left is right or (
+        type(left) is type(right) and isinstance(left, (QualifiedName, ConstantValue)) and left == right
+    )
 
 
-def merge_states(left: WalkState, right: WalkState) -> WalkState:
+def merge_states(left: ExecutionState, right: ExecutionState) -> ExecutionState:
     """Return the state after two branches, of which one ran: the events that happened in both.
 
     A branch whose end is unreachable does not count.
     """
-    if left.unreachable:
+    if left.is_unreachable:
         return right.copy()
-    if right.unreachable:
+    if right.is_unreachable:
         return left.copy()
     merged = left.copy()
-    if not right.imported:
-        merged.imported, merged.import_place = 0, ""
-    if not right.used:
-        merged.used, merged.use_place = 0, ""
+    if not right.import_line:
+        merged.import_line, merged.import_position = 0, ""
+    if not right.first_use_line:
+        merged.first_use_line, merged.first_use_position = 0, ""
     return merged

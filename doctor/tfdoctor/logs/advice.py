@@ -81,7 +81,7 @@ def list_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
     ):
         return (_HOST_MEMORY_REMEDY, _FIXED_REMEDIES[CommonRemedy.CHECK])
     result: list[Remedy] = []
-    templates = cause.data.remedies
+    templates = cause.data.log_remedies
     for template in (templates,) if isinstance(templates, Remedy) else templates:
         result += [template] if isinstance(template, Remedy) else _make_remedies(context, template)
     return tuple(result)
@@ -164,7 +164,9 @@ def _make_stub_remedy(context: LogContext) -> Remedy:
 
 def _make_folder_remedy(context: LogContext) -> tuple[Remedy, ...]:
     """Return the remedy that puts the required CUDA's folder first on the search path, or () if unknown."""
-    if context.mismatched_cuda is None or "." not in (required := context.mismatched_cuda[1]):
+    if context.mismatched_cuda_versions is None or "." not in (
+        required := context.mismatched_cuda_versions[1]
+    ):
         return ()
     for folder in _list_search_path(context):
         match = _TOOLKIT_FOLDER.match(folder)
@@ -249,7 +251,7 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
             ("tfdoctor install",),
         )
         return (wsl_remedy, *_make_requirement_remedy(context, release, version))
-    has_cuda_packages = release is not None and context.compat.cuda_set(release.version) is not None
+    has_cuda_packages = release is not None and context.compat.find_cuda_set(release.version) is not None
     repair_remedy = Remedy("On that machine: see what is wrong, and what to type.", ("tfdoctor check",))
     if has_cuda_packages:
         repair_remedy = Remedy(
@@ -265,11 +267,13 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
             *_suggest_suitable_release(context),
             *_make_requirement_remedy(context, None, None),
         )
-    exact_version = version if version and context.compat.release(version) else release.version
+    exact_version = version if version and context.compat.find_release(version) else release.version
     release_argument = shlex.quote(exact_version if version and version != release.minor else release.minor)
     remedies = [repair_remedy, *_make_folder_remedy(context)]
     if not _is_compatible(context, release):
-        suggestion = f"Or see what there is of TensorFlow {exact_version} for the card and the driver in this log."
+        suggestion = (
+            f"Or see what there is of TensorFlow {exact_version} for the card and the driver in this log."
+        )
         return (
             *remedies,
             Remedy(suggestion, (f"{_make_recommend_command(context)} --tf {release_argument}",)),
@@ -279,14 +283,14 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
     if has_cuda_packages:
         suggestion = f"Or make a new environment with TensorFlow {exact_version} and its CUDA {release.cuda}."
         remedies.append(Remedy(suggestion, (f"tfdoctor install --tf {release_argument}{machine_options}",)))
-    official_image = context.compat.official_image(exact_version)
+    official_image = context.compat.find_official_image(exact_version)
     can_build_official = official_image is not None and _is_locked(
         context, exact_version, (official_image.recipe.python,)
     )
     if (
         has_cuda_packages
         or can_build_official
-        or context.compat.ngc_images(exact_version)
+        or context.compat.list_ngc_images(exact_version)
         or _has_base_image(context, release)
     ):
         suggestion = (
@@ -328,7 +332,7 @@ def _describe_code(context: LogContext, release: Release) -> str:
     for name in gpu_names:
         match = context.compat.find_gpus_by_name(name)
         codes = (
-            {context.compat.code_for(release, capability) for capability in match.capabilities}
+            {context.compat.find_code(release, capability) for capability in match.capabilities}
             if match is not None
             else set()
         )
@@ -342,7 +346,7 @@ def _has_base_image(context: LogContext, release: Release) -> bool:
     if release.cudnn is None or not _is_locked(context, release.version, release.pythons()):
         return False
     cuda, cudnn = versions.major_minor(release.cuda or ""), versions.major(release.cudnn)
-    return bool(context.compat.image_tags(cuda, cudnn, "runtime"))
+    return bool(context.compat.list_image_tags(cuda, cudnn, "runtime"))
 
 
 def _is_locked(context: LogContext, version: str, pythons: Iterable[str]) -> bool:

@@ -13,7 +13,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_FAILED_OPEN = re.compile(r"Could not (?:dlopen|load dynamic) library '([^'\n]{1,200})'; dlerror: ([^\n]{1,2000})")
+_FAILED_OPEN = re.compile(
+    r"Could not (?:dlopen|load dynamic) library '([^'\n]{1,200})'; dlerror: ([^\n]{1,2000})"
+)
 _NOT_FOUND_TEXTS = (
     "cannot open shared object file",
     "Kann die Shared-Object-Datei nicht",
@@ -31,9 +33,9 @@ _FAILED_IMPORT = re.compile(
 class FailedOpen:
     """A library that could not be opened."""
 
-    requested: str
+    requested_soname: str
     """The library that TensorFlow tried to open."""
-    missing: str
+    missing_soname: str
     """The library that the loader did not find: the requested library, or one that it depends on."""
     error: str
     """The error text of dlerror, or the whole line of a failed import."""
@@ -41,7 +43,7 @@ class FailedOpen:
     """Line number in the log, from 1."""
 
 
-def is_not_found(error: str) -> bool:
+def is_not_found_error(error: str) -> bool:
     """Return whether this is the loader's error for a missing file."""
     return any(text in error for text in _NOT_FOUND_TEXTS)
 

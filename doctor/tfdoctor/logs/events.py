@@ -37,11 +37,11 @@ class Event:
     """The position among all events of the log. Some numbers are not used."""
     text: str
     """The message, safe to print, without colours and control characters."""
-    fields: dict[str, str]
+    captures: dict[str, str]
     """The values that the signature captured, by name."""
-    record: int = 0
+    message_number: int = 0
     """The position of the message among all messages. Events of one message share it."""
-    following: int = 0
+    next_message_number: int = 0
     """The position of the next message."""
     prefix: str = ""
     """The text before the message, which may name a process, rank or container, or an empty string."""
@@ -52,7 +52,7 @@ class Event:
 
     def get(self, name: str) -> str:
         """Return the value of a field, or an empty string if it was not captured."""
-        return self.fields.get(name, "")
+        return self.captures.get(name, "")
 
 
 @dataclass
@@ -61,11 +61,11 @@ class Log:
 
     events: dict[str, list[Event]] = field(default_factory=dict)
     """The events by signature id, in log order."""
-    counts: dict[str, int] = field(default_factory=dict)
+    event_counts: dict[str, int] = field(default_factory=dict)
     """The number of times that each signature was logged."""
-    lines: int = 0
+    line_count: int = 0
     """The number of lines of the log."""
-    bytes: int = 0
+    byte_count: int = 0
     """The size of the log in bytes."""
     max_changes: int = 0
     """The maximum number of changes between events of a signature that are stored in order (see MAX_CHANGES)."""
@@ -86,10 +86,10 @@ class Log:
     def has(self, *signature_ids: str) -> bool:
         return any(signature_id in self.events for signature_id in signature_ids)
 
-    def first(self, *signature_ids: str) -> Event | None:
+    def find_first(self, *signature_ids: str) -> Event | None:
         return next(iter(self.list_events(*signature_ids)), None)
 
-    def last(self, *signature_ids: str) -> Event | None:
+    def find_last(self, *signature_ids: str) -> Event | None:
         return next(reversed(self.list_events(*signature_ids)), None)
 
     def add(self, event: Event, times: int = 1) -> bool:
@@ -98,17 +98,17 @@ class Log:
         An event that is not new only updates the last occurrence of an earlier one.
         """
         signature_id = event.id
-        self.counts[signature_id] = self.counts.get(signature_id, 0) + times
-        captures = tuple(event.fields.items())
+        self.event_counts[signature_id] = self.event_counts.get(signature_id, 0) + times
+        captures = tuple(event.captures.items())
         known_captures = self._known_captures.setdefault(signature_id, set())
         events = self.events.setdefault(signature_id, [])
         if self._change_counts.get(signature_id, 0) < self.max_changes:
             # the first events are stored in order, but only the first and the last of a run of equal ones
-            if len(events) > 1 and events[-1].fields == event.fields == events[-2].fields:
+            if len(events) > 1 and events[-1].captures == event.captures == events[-2].captures:
                 events[-1] = max(events[-1], event, key=lambda event: event.order)
                 return False
             self._change_counts[signature_id] = self._change_counts.get(signature_id, 0) + self.has_changed(
-                signature_id, event.fields
+                signature_id, event.captures
             )
             known_captures.add(captures)
             events.append(event)
@@ -120,7 +120,9 @@ class Log:
         if captures not in known_captures and signature_id not in self._full_signatures:
             # from now on, all events of the signature share one last occurrence
             self._full_signatures.add(signature_id)
-            event = max((event, *self._last_events.pop(signature_id, {}).values()), key=lambda event: event.order)
+            event = max(
+                (event, *self._last_events.pop(signature_id, {}).values()), key=lambda event: event.order
+            )
         last_events = self._last_events.setdefault(signature_id, {})
         if signature_id in self._full_signatures:
             captures = ()
@@ -138,7 +140,7 @@ class Log:
         return (
             bool(events)
             and self._change_counts.get(signature_id, 0) < self.max_changes
-            and events[-1].fields != fields
+            and events[-1].captures != fields
         )
 
     def is_saturated(self, signature_id: str) -> bool:

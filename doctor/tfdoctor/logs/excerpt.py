@@ -90,10 +90,12 @@ def make_excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
         if number > 0
     }
     selected_lines = set(context_lines)
-    if report.lines <= MAX_WHOLE_LINES:
-        selected_lines.update(range(1, report.lines + 1))
+    if report.line_count <= MAX_WHOLE_LINES:
+        selected_lines.update(range(1, report.line_count + 1))
     else:
-        selected_lines.update(range(1, END_LINES + 1), range(report.lines - END_LINES + 1, report.lines + 1))
+        selected_lines.update(
+            range(1, END_LINES + 1), range(report.line_count - END_LINES + 1, report.line_count + 1)
+        )
     collector = _LineCollector(sorted(selected_lines))
     for _ in read_lines(chunks, None, collector):
         pass
@@ -111,7 +113,7 @@ def make_excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
             selected.append((number, lines[number]))
     parts = tuple(_group_lines(sorted(selected), context_lines))
     last_number = max((number for number, _ in selected), default=0)
-    return Excerpt(parts, omitted_after=max(0, report.lines - last_number))
+    return Excerpt(parts, omitted_after=max(0, report.line_count - last_number))
 
 
 def _is_known_line(line: str) -> bool:
@@ -127,7 +129,7 @@ class _LineCollector:
 
     def select_lines(self, rows: Rows) -> Iterator[int]:
         """Store the selected lines of this block. Yield nothing."""
-        numbers = rows.numbers
+        numbers = rows.line_numbers
         if not numbers:
             return
         start = bisect_left(self._selected_lines, numbers[0])

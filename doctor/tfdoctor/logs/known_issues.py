@@ -36,7 +36,7 @@ def describe_known_problems(context: LogContext, decision: Decision) -> tuple[st
         package_note = {
             "and-cuda": " (as tensorflow[and-cuda])",
             "tensorflow/tensorflow": " (in the image tensorflow/tensorflow)",
-        }.get(problem.when.get("extra") or problem.when.get("image") or "", "")
+        }.get(problem.conditions.get("extra") or problem.conditions.get("image") or "", "")
         sentences.append(f"Known of this release{package_note}: {problem.title}. {problem.text}")
         remedies.append(Remedy(f"If that is it: {problem.remedy}"))
     return " ".join(sentences), tuple(remedies)
@@ -61,12 +61,12 @@ def _iter_problems(context: LogContext, decision: Decision) -> Iterator[Problem]
     gpu_releases = [release for release in releases if release.gpu] or releases
     causes = {decision.cause.value, *(cause.value for cause in decision.other_causes)}
     for problem in context.compat.problems:
-        affected = [release for release in gpu_releases if release.package in problem.package]
+        affected = [release for release in gpu_releases if release.package in problem.packages]
         if (
             affected
             and problem.severity != "info"
             and problem.cause in causes
-            and all(problem.applies(release.package, release.version) for release in affected)
+            and all(problem.affects_release(release.package, release.version) for release in affected)
             and _is_consistent_with_log(context, problem)
         ):
             yield problem
@@ -78,7 +78,7 @@ def _is_consistent_with_log(context: LogContext, problem: Problem) -> bool:
     The log must confirm conditions on the GPU, the platform or the container image. It cannot confirm a condition on
     the Python version.
     """
-    conditions = problem.when
+    conditions = problem.conditions
     if "python" in conditions or ("platform" in conditions and not context.is_windows):
         return False
     if "capability" in conditions:

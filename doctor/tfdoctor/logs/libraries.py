@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause
-from tfdoctor.logs.dso import is_not_found
+from tfdoctor.logs.dso import is_not_found_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,9 +22,9 @@ __all__ = [
     "find_mismatched_cuda",
     "find_missing_libraries",
     "find_search_path",
-    "is_cudnn",
-    "is_driver",
-    "is_nvml",
+    "is_cudnn_library",
+    "is_driver_library",
+    "is_nvml_library",
     "is_partly_installed",
     "strip_library_name",
 ]
@@ -41,7 +41,9 @@ _GPU_LIBRARY = re.compile(
 """Names of GPU libraries as `strip_library_name` returns them."""
 _CUDA_VERSION_IN_PATH = re.compile(r"cuda[-_]?(\d{1,2}\.\d)\b")
 _CUDA_FOLDER = re.compile(r"cuda", re.IGNORECASE)
-_UNFIT_FILE_ERROR = re.compile(r"undefined symbol|version .{1,80} not found|invalid ELF header|wrong ELF class")
+_UNFIT_FILE_ERROR = re.compile(
+    r"undefined symbol|version .{1,80} not found|invalid ELF header|wrong ELF class"
+)
 """Loader errors for a library file that was found but has another version or another architecture."""
 _DLL_VERSION = re.compile(r"64_(\d{2,3})(?:_\d)?\.dll$|32_(\d{2,3})\.dll$", re.IGNORECASE)
 """The digits of the version in a DLL name: "110" in "cudart64_110.dll" means 11.0."""
@@ -53,7 +55,7 @@ class UnopenedLibrary:
 
     soname: str
     """The library that the loader did not find."""
-    requested: str
+    requested_soname: str
     """The library that TensorFlow tried to open: `soname` itself, or one that depends on it."""
     event: Event
     error: str = ""
@@ -64,7 +66,7 @@ class UnopenedLibrary:
     @property
     def is_transitive(self) -> bool:
         """Whether a dependency is missing, not the library that TensorFlow tried to open."""
-        return self.soname != self.requested
+        return self.soname != self.requested_soname
 
 
 def strip_library_name(name: str) -> str:
@@ -75,29 +77,29 @@ def strip_library_name(name: str) -> str:
     return re.sub(r"(?:\.\d{1,6})*\.dylib$", "", name).partition(".so")[0].removeprefix("lib")
 
 
-def is_cudnn(name: str) -> bool:
+def is_cudnn_library(name: str) -> bool:
     return strip_library_name(name).startswith("cudnn")
 
 
-def is_driver(name: str) -> bool:
+def is_driver_library(name: str) -> bool:
     return strip_library_name(name) in ("cuda", "nvcuda")
 
 
-def is_nvml(name: str) -> bool:
+def is_nvml_library(name: str) -> bool:
     return strip_library_name(name) == "nvidia-ml"
 
 
-def is_tensorrt(name: str) -> bool:
+def is_tensorrt_library(name: str) -> bool:
     return strip_library_name(name).startswith(("nvinfer", "nvonnx"))
 
 
-def is_cupti(name: str) -> bool:
+def is_cupti_library(name: str) -> bool:
     return strip_library_name(name) == "cupti"
 
 
 def is_gpu_library(name: str) -> bool:
     """Return whether this is a library of CUDA, cuDNN or ROCm, or one that they need, but not of TensorRT."""
-    return _GPU_LIBRARY.fullmatch(strip_library_name(name)) is not None and not is_tensorrt(name)
+    return _GPU_LIBRARY.fullmatch(strip_library_name(name)) is not None and not is_tensorrt_library(name)
 
 
 def find_missing_libraries(log: Log) -> tuple[UnopenedLibrary, ...]:
@@ -126,7 +128,8 @@ def find_missing_libraries(log: Log) -> tuple[UnopenedLibrary, ...]:
         missing
         for soname, missing in libraries.items()
         # -1: the library was never opened
-        if opened_orders.get(soname, -1) < last_failed_orders.get(missing.requested, missing.event.order)
+        if opened_orders.get(soname, -1)
+        < last_failed_orders.get(missing.requested_soname, missing.event.order)
     )
 
 
@@ -142,16 +145,16 @@ def _parse_event(event: Event) -> list[UnopenedLibrary]:
     if event.id == "lazy-library-failed":
         soname_match = _SONAME_IN_ERROR.search(event.get("error"))
         libraries = _list_unopened(soname, soname, event)
-        if soname_match is not None and soname_match[1] != soname and is_not_found(event.get("error")):
+        if soname_match is not None and soname_match[1] != soname and is_not_found_error(event.get("error")):
             libraries += _list_unopened(soname_match[1], soname, event)
         return libraries
     if event.id in ("damaged-library", "import-dylib"):
         return _list_unopened(soname, soname, event)
     parts = _LIBRARY_PATH_LABEL.split(event.get("error") if event.id == "dso-failed" else "", maxsplit=1)
     error = parts[0].strip()
-    search_path = parts[1].strip() if len(parts) > 1 else event.fields.get("path")
+    search_path = parts[1].strip() if len(parts) > 1 else event.captures.get("path")
     soname_match = _SONAME_IN_ERROR.match(error)
-    missing_soname = soname_match[1] if soname_match is not None and is_not_found(error) else soname
+    missing_soname = soname_match[1] if soname_match is not None and is_not_found_error(error) else soname
     return _list_unopened(_choose_untruncated_name(missing_soname, soname), soname, event, error, search_path)
 
 
@@ -191,10 +194,10 @@ def list_required_cuda_versions(names: Sequence[str], compat: Compat) -> tuple[s
         if version_match is not None:
             digits = version_match[1] or version_match[2]
             # the names of other DLLs do not contain the CUDA version
-            if strip_library_name(name) in ("cudart", "cublas") and not is_cudnn(name):
+            if strip_library_name(name) in ("cudart", "cublas") and not is_cudnn_library(name):
                 cuda_versions[f"{digits[:-1]}.{digits[-1]}" if len(digits) > 1 else digits] = None
             continue
-        if not is_cudnn(name):
+        if not is_cudnn_library(name):
             cuda_versions.update(dict.fromkeys(compat.list_cuda_with_soname(name)))
     return tuple(cuda_versions)
 
@@ -209,16 +212,18 @@ def choose_library_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: C
     direct = [library for library in missing if not library.is_transitive]
     if not direct:
         return Cause.LIBS_TRANSITIVE
-    if all(is_cudnn(library.soname) for library in direct):
+    if all(is_cudnn_library(library.soname) for library in direct):
         return Cause.CUDNN_MISSING
-    toolkit_libraries = [library for library in direct if not is_cudnn(library.soname)]
+    toolkit_libraries = [library for library in direct if not is_cudnn_library(library.soname)]
     opened_sonames = {event.get("soname") for event in log.list_events("dso-opened")}
     is_rocm = any(
         strip_library_name(library.soname).startswith(("roc", "hip", "MIOpen"))
         for library in toolkit_libraries
     )
     opened_toolkit = [
-        name for name in opened_sonames if not is_driver(name) and not is_nvml(name) and not is_cupti(name)
+        name
+        for name in opened_sonames
+        if not is_driver_library(name) and not is_nvml_library(name) and not is_cupti_library(name)
     ]
     opened_gpu_libraries = [name for name in opened_toolkit if is_gpu_library(name)]
     path = find_search_path(missing) or ""
@@ -235,7 +240,7 @@ def choose_library_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: C
     ]
     if other_versions and not same_versions:  # the search path names only other CUDA versions
         return Cause.LIBS_WRONG_VERSION
-    opened_cuda_libraries = [name for name in opened_gpu_libraries if not is_cudnn(name)]
+    opened_cuda_libraries = [name for name in opened_gpu_libraries if not is_cudnn_library(name)]
     if same_versions:
         return Cause.LIBS_NOT_ON_PATH if opened_cuda_libraries else Cause.LIBS_WRONG_VERSION
     # a CUDA of unknown version is installed
@@ -267,14 +272,14 @@ def describe_available_libraries(missing: Sequence[UnopenedLibrary], log: Log, c
 def _list_opened_libraries(missing: Sequence[UnopenedLibrary], log: Log) -> list[str]:
     """Return the sonames of the GPU libraries that were opened, without the driver and NVML."""
     opened_sonames = dict.fromkeys(event.get("soname") for event in log.list_events("dso-opened"))
-    unopened_names = {library.requested for library in missing}
+    unopened_names = {library.requested_soname for library in missing}
     return [
         soname
         for soname in opened_sonames
         if is_gpu_library(soname)
         and soname not in unopened_names
-        and not is_driver(soname)
-        and not is_nvml(soname)
+        and not is_driver_library(soname)
+        and not is_nvml_library(soname)
     ]
 
 
@@ -310,10 +315,14 @@ def find_mismatched_cuda(missing: Sequence[UnopenedLibrary], compat: Compat) -> 
     # only the name of libcudart identifies the exact version
     required = compat.list_cuda_with_soname(runtime_soname) if runtime_soname.startswith("lib") else ()
     required = required or list_required_cuda_versions(
-        [library.soname for library in missing if not is_driver(library.soname)], compat
+        [library.soname for library in missing if not is_driver_library(library.soname)], compat
     )
     path_versions = list(dict.fromkeys(_CUDA_VERSION_IN_PATH.findall(find_search_path(missing) or "")))
-    if not required or not path_versions or any(_is_required_cuda(version, required) for version in path_versions):
+    if (
+        not required
+        or not path_versions
+        or any(_is_required_cuda(version, required) for version in path_versions)
+    ):
         return None
     return " and ".join(path_versions[:2]), required[0]
 

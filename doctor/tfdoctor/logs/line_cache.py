@@ -128,7 +128,12 @@ class _Message:
     )
 
     def __init__(self, text: str, prefix: str, text_position: int, prefix_position: int) -> None:
-        self.text, self.prefix, self.text_position, self.prefix_position = text, prefix, text_position, prefix_position
+        self.text, self.prefix, self.text_position, self.prefix_position = (
+            text,
+            prefix,
+            text_position,
+            prefix_position,
+        )
         self.label, self.thread = find_process_labels(prefix, clean_line(text))
         self.matched_signatures: list[tuple[Signature, re.Match[str], int]] = []
         """(signature, match, offset in the line) for each matching signature that treats all digits alike."""
@@ -157,7 +162,7 @@ class LineCache:
         self._splitter = splitter
         self._add_repetitions = add_repetitions
         """A function that is called with the last line of a kind and the number of its repetitions."""
-        self.changed = False
+        self.has_added_event = False
         """Whether the last line that was read added a new event. The scanner sets this."""
         self._unmatched_shapes: set[bytes] = {b""}
         """The shapes without any match."""
@@ -191,10 +196,10 @@ class LineCache:
 
     def select_lines(self, rows: Rows) -> Iterator[int]:
         """Yield the indices of the rows to read (see `reader.Filter`)."""
-        if self._is_steady and not rows.early and self._match_timestamped(rows):
+        if self._is_steady and not rows.is_at_beginning and self._match_timestamped(rows):
             return
         shapes = rows.shapes
-        matching_shapes = frozenset(shapes) if rows.early else self._catalogue.filter_shapes(shapes)
+        matching_shapes = frozenset(shapes) if rows.is_at_beginning else self._catalogue.filter_shapes(shapes)
         matching_shapes -= self._unmatched_shapes
         if not matching_shapes:
             self._is_steady = True
@@ -203,7 +208,9 @@ class LineCache:
         last_indices = self._last_indices
         while unknown_shapes := matching_shapes - self._plain_kinds.keys():
             forget_count, shape_cache, plain_kinds = self._forget_count, self._shapes, self._plain_kinds
-            indices = [row for row in range(self._current_index + 1, len(shapes)) if shapes[row] in unknown_shapes]
+            indices = [
+                row for row in range(self._current_index + 1, len(shapes)) if shapes[row] in unknown_shapes
+            ]
             rows.limit_texts(indices)
             if self._is_steady and self._count_all(rows, indices):
                 break
@@ -216,14 +223,16 @@ class LineCache:
                 cached_shape = shape_cache.get(shape)
                 if cached_shape is not None:
                     text = texts[index]
-                    kind = cached_shape.kinds_by_end.get(text[cached_shape.first_digit :]) or self._find_kind(cached_shape, text)
+                    kind = cached_shape.kinds_by_end.get(text[cached_shape.first_digit :]) or self._find_kind(
+                        cached_shape, text
+                    )
                     if kind is not None:
                         kind.times += 1
                         last_indices[kind] = index
                         continue
-                self.changed, self._current_index, self._is_steady = False, index, False
+                self.has_added_event, self._current_index, self._is_steady = False, index, False
                 yield index
-                if not self.changed:
+                if not self.has_added_event:
                     self._cache_line(shape, texts[index])
                 if self._forget_count != forget_count:
                     break
@@ -239,10 +248,10 @@ class LineCache:
         """
         if (
             self._blocks_with_new_rests > _MAX_DIFFERING_BLOCKS
-            or _find_timestamp_end(rows.head.translate(DIGIT_BYTES_TO_ZERO)) < 0
+            or _find_timestamp_end(rows.first_bytes.translate(DIGIT_BYTES_TO_ZERO)) < 0
         ):
             return False
-        texts = rows.texts if len(rows.texts) == rows.size else rows.texts[: rows.size]
+        texts = rows.texts if len(rows.texts) == rows.row_count else rows.texts[: rows.row_count]
         shape = texts[0].translate(DIGIT_BYTES_TO_ZERO)
         end = _find_timestamp_end(shape)
         beginnings = b"".join([text[:end] for text in texts]) if end > 0 else b""
@@ -288,7 +297,9 @@ class LineCache:
             kind = self._plain_kinds[shape]
         elif shape in self._shapes:
             cached_shape = self._shapes[shape]
-            kind = cached_shape.kinds_by_end.get(text[cached_shape.first_digit :]) or self._find_kind(cached_shape, text)
+            kind = cached_shape.kinds_by_end.get(text[cached_shape.first_digit :]) or self._find_kind(
+                cached_shape, text
+            )
             if cached_shape.first_digit < end:  # a digit before the rest matters, too
                 return kind
         else:
@@ -307,7 +318,8 @@ class LineCache:
         kinds = self._find_kinds(cached_shapes[0], texts, indices) if len(set(cached_shapes)) == 1 else None
         if kinds is None:
             kinds = [
-                shape.kinds_by_end.get(texts[index][shape.first_digit :]) or self._find_kind(shape, texts[index])
+                shape.kinds_by_end.get(texts[index][shape.first_digit :])
+                or self._find_kind(shape, texts[index])
                 for shape, index in zip(cached_shapes, indices, strict=True)
             ]
         if None in kinds:
@@ -387,7 +399,7 @@ class LineCache:
                 kind.times += counts[shape]
                 self._last_indices[kind] = last_indices[shape]
         self._counted_end = max(start, end)
-        texts, numbers, places = rows.texts, rows.numbers, rows.places
+        texts, numbers, places = rows.texts, rows.line_numbers, rows.positions
         for kind, index in self._last_indices.items():
             if not kind.last_row:
                 self._pending.append(kind)
@@ -421,7 +433,9 @@ class LineCache:
     def _find_by_source(source: _MessageSource | None, row: bytes | str) -> _LineKind | None:
         """Return the kind of a row from this source, or None if it is unknown."""
         return (
-            None if source is None else source.kinds.get(source.get_key(row) if source.get_key is not None else None)
+            None
+            if source is None
+            else source.kinds.get(source.get_key(row) if source.get_key is not None else None)
         )
 
     def _forget_line_ends(self, shape: _Shape) -> None:
@@ -470,7 +484,10 @@ class LineCache:
 
     def _match_message(self, message: _Message) -> None:
         """Fill the lists of signatures that match a message or may match it."""
-        for text, offset in ((message.text, message.text_position), (f"{message.prefix} ", message.prefix_position)):
+        for text, offset in (
+            (message.text, message.text_position),
+            (f"{message.prefix} ", message.prefix_position),
+        ):
             for signature in self._catalogue.list_candidates(text) if text != " " else ():
                 if not signature.ignores_digits:
                     message.digit_dependent_signatures.append((signature, slice(offset, offset + len(text))))
@@ -491,7 +508,7 @@ class LineCache:
             return None
         if (message.label, message.thread) != find_process_labels(message.prefix, message.text):
             return None
-        if self._splitter.closed and not message.label:
+        if self._splitter.is_closed and not message.label:
             return []  # the splitter stores no more events of threads
         return [
             (start + offset, end + offset)

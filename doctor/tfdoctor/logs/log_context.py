@@ -12,9 +12,9 @@ from tfdoctor.logs.libraries import (
     UnopenedLibrary,
     find_mismatched_cuda,
     find_missing_libraries,
-    is_cupti,
-    is_driver,
-    is_nvml,
+    is_cupti_library,
+    is_driver_library,
+    is_nvml_library,
     strip_library_name,
 )
 from tfdoctor.logs.version_inference import LogOrigin, RegisteredDevice, infer_origin, list_devices
@@ -36,7 +36,7 @@ class Decision:
     """A root cause, its evidence and the other possible causes."""
 
     cause: Cause
-    events: tuple[Event, ...] = ()
+    evidence_events: tuple[Event, ...] = ()
     """The messages that are evidence of the cause."""
     other_causes: tuple[Cause, ...] = ()
     """Other causes that this log does not rule out."""
@@ -52,12 +52,12 @@ class LogContext:
 
     log: Log
     compat: Compat
-    main_origin: LogOrigin | None = None
+    reported_origin: LogOrigin | None = None
     """The TensorFlow to report if several wrote the log. None means the result of `infer_origin`."""
 
     @cached_property
     def origin(self) -> LogOrigin:
-        return self.main_origin or infer_origin(self.log, self.compat)
+        return self.reported_origin or infer_origin(self.log, self.compat)
 
     @cached_property
     def is_windows(self) -> bool:
@@ -66,7 +66,7 @@ class LogContext:
         return self.log.has("windows-hint") and not any(".so" in event.get("soname") for event in dso_events)
 
     @cached_property
-    def devices(self) -> tuple[RegisteredDevice, ...]:
+    def registered_devices(self) -> tuple[RegisteredDevice, ...]:
         return list_devices(self.log, self.compat)
 
     @cached_property
@@ -74,12 +74,12 @@ class LogContext:
         return find_missing_libraries(self.log)
 
     @cached_property
-    def registration(self) -> Event | None:
+    def registration_event(self) -> Event | None:
         """The last event that shows a registered GPU, or None if there is none."""
-        return self.log.last("device-created", "device-created-part", "gpu-listed", "gpu-listed-old")
+        return self.log.find_last("device-created", "device-created-part", "gpu-listed", "gpu-listed-old")
 
     @cached_property
-    def ready_order(self) -> int:
+    def gpu_ready_order(self) -> int:
         """The order of the last event that shows that a GPU is usable, or -1 if there is none.
 
         The GPU need not be registered yet. It counts as usable after TensorFlow selected it, or opened every
@@ -93,11 +93,11 @@ class LogContext:
         has_gpu = {"cuda", "nvcuda"} & opened.keys() or self.log.has("device-found", "numa")
         if has_gpu and opened.keys() >= REGISTRATION_LIBRARIES:
             last_order = max(last_order, *(opened[stem] for stem in REGISTRATION_LIBRARIES))
-        skipped = self.log.last("registration-skipped", "device-ignored", "amd-ignored")
-        return last_order if skipped is None or skipped.order < last_order or self.has_remaining_gpus else -1
+        skipped = self.log.find_last("registration-skipped", "device-ignored", "amd-ignored")
+        return last_order if skipped is None or skipped.order < last_order or self.has_unignored_gpus else -1
 
     @cached_property
-    def has_remaining_gpus(self) -> bool:
+    def has_unignored_gpus(self) -> bool:
         """Whether TensorFlow ignored some GPUs and used others."""
         ignored_indices = {int(event.get("index")) for event in self.log.list_events("device-ignored")}
         found_indices = {int(event.get("index")) for event in self.log.list_events("device-found")}
@@ -121,13 +121,13 @@ class LogContext:
         Releases before 1.14 ("dso-failed-old") register a GPU without cuDNN, so their failures count anywhere in
         the log. The driver, NVML and CUPTI are not included.
         """
-        registration_order = self.registration.order if self.registration is not None else -1
+        registration_order = self.registration_event.order if self.registration_event is not None else -1
         return tuple(
             library
             for library in self.missing_libraries
-            if not is_driver(library.soname)
-            and not is_nvml(library.soname)
-            and not is_cupti(library.soname)
+            if not is_driver_library(library.soname)
+            and not is_nvml_library(library.soname)
+            and not is_cupti_library(library.soname)
             and (
                 library.event.id == "dso-failed-old"
                 or (library.event.id == "dso-failed" and library.event.order > registration_order)
@@ -135,7 +135,7 @@ class LogContext:
         )
 
     @cached_property
-    def mismatched_cuda(self) -> tuple[str, str] | None:
+    def mismatched_cuda_versions(self) -> tuple[str, str] | None:
         """(CUDA version on the search path, required CUDA version), or None if they are equal or unknown."""
         return find_mismatched_cuda(self.missing_toolkit_libraries, self.compat)
 
@@ -144,7 +144,7 @@ class LogContext:
         """The names of the GPUs in the log, whether TensorFlow registered them or not."""
         property_events = self.log.list_events("device-properties")
         names = [
-            *(gpu.name for gpu in self.devices),
+            *(gpu.name for gpu in self.registered_devices),
             *(event.get("name") or event.get("xla") for event in property_events),
         ]
         return tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
@@ -152,7 +152,7 @@ class LogContext:
     @cached_property
     def driver_version(self) -> str | None:
         """The driver version as NVIDIA writes it, such as "450.57" (not "450.57.0"), or None if unknown."""
-        event = self.log.last("kernel-driver", "library-driver", "driver-possibly-insufficient")
+        event = self.log.find_last("kernel-driver", "library-driver", "driver-possibly-insufficient")
         version = event.get("driver").rstrip(".") if event is not None else ""
         version = version.removesuffix(".0") if version.count(".") > 1 else version
         return version if versions.is_version(version) else None
@@ -161,7 +161,7 @@ class LogContext:
     def hiding_event(self) -> Event | None:
         """The event that shows that CUDA_VISIBLE_DEVICES hides every GPU, or None if there is none."""
         for event in self.log.list_events("visible-devices"):
-            value = event.fields.get("value", event.fields.get("set"))
+            value = event.captures.get("value", event.captures.get("set"))
             # NVIDIA_VISIBLE_DEVICES selects the GPUs of a container, not of a process
             if value is None or event.text.lstrip("# $").startswith("NVIDIA"):
                 continue
@@ -185,7 +185,7 @@ class LogContext:
         }
         return len({"gpu" if name.endswith(("-gpu", "-rocm")) else "other" for name in names}) > 1
 
-    def has_answer(self, question: str, answer: str) -> bool:
+    def has_printed_answer(self, question: str, answer: str) -> bool:
         """Return whether a call in the log printed this result on one of the two lines after it.
 
         `question` is the signature of the call, such as "gpu-asked". `answer` is the result: "True" or "False".
@@ -195,7 +195,7 @@ class LogContext:
 
     def has_trait(self, name: TraitName) -> bool:
         """Return whether every release that can have written the log has this trait (compat/traits.toml)."""
-        trait = self.compat.trait(name)
+        trait = self.compat.get_trait(name)
         return (trait.since is None or self._is_since(trait.since)) and (
             trait.until is None or self._is_until(trait.until)
         )
@@ -216,17 +216,19 @@ class LogContext:
 
     def list_evidence(self, *signature_ids: str) -> tuple[Event, ...]:
         """Return the first two events of each of these signatures, to show as evidence."""
-        return tuple(event for signature_id in signature_ids for event in self.log.list_events(signature_id)[:2])
+        return tuple(
+            event for signature_id in signature_ids for event in self.log.list_events(signature_id)[:2]
+        )
 
     def find_capability(self) -> str | None:
         """Return the compute capability of the last GPU that the log describes, or None if unknown."""
-        for device in reversed(self.devices):
+        for device in reversed(self.registered_devices):
             if device.compute_capability:
                 return device.compute_capability
-        event = self.log.last("jit-from-ptx")
+        event = self.log.find_last("jit-from-ptx")
         if event is not None and event.get("cc"):
             return event.get("cc")
-        event = self.log.last("device-properties")
+        event = self.log.find_last("device-properties")
         if event is None:
             return None
         capability = f"{event.get('major')}.{event.get('minor')}" if event.get("major") else None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfdoctor.logs.version_inference import RegisteredDevice
 
 __all__ = [
-    "FRAMEWORKS",
+    "FRAMEWORK_NAMES",
     "MAX_PROCESSES",
     "LogProcess",
     "ProcessPart",
@@ -45,7 +45,7 @@ _MAX_PROCESS_EVENTS = 400
 _MAX_COUNTED_PROCESSES = 65_536
 """The maximum number of processes beyond MAX_PROCESSES that are counted."""
 
-FRAMEWORKS = {
+FRAMEWORK_NAMES = {
     "framework-pytorch": "PyTorch",
     "framework-jax": "JAX",
     "framework-onnxruntime": "ONNX Runtime",
@@ -67,7 +67,7 @@ They apply to each process that does not log them itself.
 """
 _UNSPECIFIC_SIGNATURES = frozenset(
     {
-        *FRAMEWORKS,
+        *FRAMEWORK_NAMES,
         *_ENVIRONMENT_SIGNATURES,
         *("process-start", "other-framework", "tf-version", "tf-version-alone", "answer-line", "smi-table"),
         *("source-line", "old-names", "tensorflow-core"),
@@ -141,14 +141,14 @@ class LogProcess:
     """The name of the process in the log, safe to print."""
     framework: str
     """"TensorFlow", or the name of another framework."""
-    line: int
+    first_line: int
     """The line number of its first message."""
     gpu_registered: bool | None
     """Whether TensorFlow registered a GPU, or None if that is unknown or this is another framework."""
     cause: Cause | None
     """The root cause, or None for another framework, which is not diagnosed."""
     summary: str
-    devices: tuple[RegisteredDevice, ...] = ()
+    registered_devices: tuple[RegisteredDevice, ...] = ()
 
 
 @dataclass
@@ -189,7 +189,7 @@ class ProcessSplitter:
         """The hashes of the names of the processes that are only counted."""
         self._full_parts: list[ProcessPart] = []
         """The parts that have the maximum number of events and are not closed yet."""
-        self.closed = False
+        self.is_closed = False
         """Whether the maximum number of events is stored, so that new processes are only counted."""
 
     def add(self, event: Event, label: str, thread: str, times: int = 1) -> bool:
@@ -225,7 +225,7 @@ class ProcessSplitter:
 
         If it can, the caller must add all pending events before it.
         """
-        if self.closed:
+        if self.is_closed:
             return False
         if (
             len(self._parts) >= MAX_PROCESSES
@@ -246,25 +246,25 @@ class ProcessSplitter:
 
     def is_full(self) -> bool:
         """Return whether `close` must be called, after all pending events were added."""
-        return bool(self._full_parts) or (self._event_count >= _MAX_EVENTS and not self.closed)
+        return bool(self._full_parts) or (self._event_count >= _MAX_EVENTS and not self.is_closed)
 
     def close(self) -> None:
         """Close every full part, and the splitter itself if it is full."""
-        self.closed = self._event_count >= _MAX_EVENTS
+        self.is_closed = self._event_count >= _MAX_EVENTS
         for part in self._full_parts:
             part.is_closed = True
         self._full_parts.clear()
 
     def list_thread_numbers(self) -> frozenset[str] | None:
         """Return the numbers of the distinguished threads, or None if more can still be added."""
-        if not self.closed and len(self._threads) < MAX_PROCESSES:
+        if not self.is_closed and len(self._threads) < MAX_PROCESSES:
             return None
         return frozenset(label.removeprefix(format_thread("")) for label in self._threads)
 
     def is_saturated(self, label: str, thread: str, signature_id: str) -> bool:
         """Return whether another event of this signature would only update a last occurrence."""
         part = self._parts.get((label, self._run_counts.get(label, 0)))
-        return self.closed or all(
+        return self.is_closed or all(
             stored_part is None or stored_part.is_closed or stored_part.log.is_saturated(signature_id)
             for stored_part in (part, self._threads.get(thread))
         )
@@ -272,17 +272,19 @@ class ProcessSplitter:
     def _find_part(self, label: str, event: Event) -> ProcessPart | None:
         """Return the part that an event belongs to, which may be new, or None if the event is not stored."""
         run = self._run_counts.get(label)
-        if self.closed and run is not None:
+        if self.is_closed and run is not None:
             return None
         if run is None:
-            if len(self._run_counts) >= MAX_PROCESSES or self.closed:
+            if len(self._run_counts) >= MAX_PROCESSES or self.is_closed:
                 self._count_process(label)
                 return None
             run = self._run_counts[label] = 1
         part = self._parts.get((label, run))
         if part is not None and part.has_tensorflow_events():
             has_failed = part.log.has("cuinit")
-            is_contradiction = event.id in _DEVICE_SIGNATURES and has_failed and not part.log.has(*_DEVICE_SIGNATURES)
+            is_contradiction = (
+                event.id in _DEVICE_SIGNATURES and has_failed and not part.log.has(*_DEVICE_SIGNATURES)
+            )
             is_repetition = event.id == "cuinit" and (has_failed or part.log.has("device-created"))
             if is_contradiction or is_repetition or label in self._ended_labels:
                 if len(self._parts) >= MAX_PROCESSES:
@@ -299,7 +301,7 @@ class ProcessSplitter:
         """Add an event to its thread. Return whether the event is new."""
         part = self._threads.get(label)
         if part is None:
-            if len(self._threads) >= MAX_PROCESSES or self.closed:
+            if len(self._threads) >= MAX_PROCESSES or self.is_closed:
                 return False
             part = self._threads[label] = ProcessPart(label)
         if event.id in _FIRST_THREAD_SIGNATURES:
@@ -309,7 +311,7 @@ class ProcessSplitter:
     def _add_to_part(self, part: ProcessPart, event: Event, times: int) -> bool:
         """Add an event to a part unless the part is closed. Return whether the event is new."""
         part.first_line = part.first_line or event.line
-        if part.is_closed or self.closed:
+        if part.is_closed or self.is_closed:
             return False
         is_new = part.log.add(event, times)
         part.event_count += is_new
@@ -433,7 +435,9 @@ def choose_process_decision(
     for part, decision in decisions:
         if decision.cause is not Cause.INCONCLUSIVE or part.label not in last_decisions:
             last_decisions[part.label] = decision
-    failing_decisions = [decision for decision in last_decisions.values() if decision.cause not in _NON_FAILURE_CAUSES]
+    failing_decisions = [
+        decision for decision in last_decisions.values() if decision.cause not in _NON_FAILURE_CAUSES
+    ]
     if not failing_decisions:
         return log_decision, len(matching_decisions)
     causes = [decision.cause for decision in failing_decisions]

@@ -126,14 +126,14 @@ _LINE_START = re.compile(
 class Line(NamedTuple):
     """A logical line, which is one message."""
 
-    number: int
+    line_number: int
     """The line number in the file where it begins, from 1."""
     text: str
     prefix: str = ""
     """The text before the message, such as a rank, process or container name, or an empty string."""
-    record: int = 0
+    message_number: int = 0
     """The position among all messages of the log. Some positions are not used."""
-    following: int = 0
+    next_message_number: int = 0
     """The position of the next message among all messages."""
 
 
@@ -150,7 +150,9 @@ def read_lines(
     source = _Source(chunks)
     for rows in source.rows(line_filter):
         for row_index in range(len(rows.shapes)) if line_filter is None else line_filter.select_lines(rows):
-            yield from iter_lines(rows.texts[row_index], rows.numbers[row_index], rows.places[row_index])
+            yield from iter_lines(
+                rows.texts[row_index], rows.line_numbers[row_index], rows.positions[row_index]
+            )
     if on_end is not None:
         on_end(source.number, source.size)
 
@@ -169,7 +171,7 @@ def iter_lines(row: bytes, line_number: int, position: int) -> Iterator[Line]:
         record = next_record
         next_record = record + 1 if index < len(messages) else (position + 1) << _MESSAGE_BITS
         if text or prefix:
-            yield Line(line_number, text, prefix, record, following=next_record)
+            yield Line(line_number, text, prefix, record, next_message_number=next_record)
 
 
 # ---------------------------------------------------------------- rows
@@ -185,13 +187,13 @@ class Rows:
         self._block = block
         self._number = number
         self._place = place
-        self.early = early
+        self.is_at_beginning = early
         """Whether the block belongs to the beginning of the log, in which every row is read."""
-        self.head = block[:_HEAD_BYTES]
+        self.first_bytes = block[:_HEAD_BYTES]
         """The first bytes of the block."""
 
     @cached_property
-    def size(self) -> int:
+    def row_count(self) -> int:
         """The number of rows."""
         # a list in __dict__ was created before; its length is known, but counting short lines is slow
         if "shapes" in self.__dict__:
@@ -205,7 +207,7 @@ class Rows:
     def physical_line_count(self) -> int:
         """The number of lines of the file in this block."""
         if b"\r" not in self._block:  # searching is faster than counting
-            return self.size
+            return self.row_count
         count, position = 0, self._block.find(b"\n")
         # a progress bar has hardly any newlines, so searching is faster than counting
         while position >= 0 and count < _MAX_SPARSE_TEXTS:
@@ -237,17 +239,17 @@ class Rows:
             self.texts = _SparseTexts(self._block, self.shapes)
 
     @cached_property
-    def numbers(self) -> Sequence[int]:
+    def line_numbers(self) -> Sequence[int]:
         """The line number in the file of each row."""
         if b"\r" not in self._block:
-            return range(self._number, self._number + self.size)
+            return range(self._number, self._number + self.row_count)
         lines = enumerate(self._block.split(b"\n"), self._number)
         return [number for number, raw in lines for _ in range(raw.count(b"\r") + 1)]
 
     @cached_property
-    def places(self) -> Sequence[int]:
+    def positions(self) -> Sequence[int]:
         """The position of each row among all rows of the log."""
-        return range(self._place, self._place + self.size)
+        return range(self._place, self._place + self.row_count)
 
 
 class _SparseTexts(Sequence[bytes]):
@@ -272,19 +274,19 @@ class _JoinedRows(Rows):
     """The rows of a log that a terminal wrapped, joined again."""
 
     def __init__(self, lines: list[tuple[int, int, str]]) -> None:
-        self.early = True
-        self.head = b""
+        self.is_at_beginning = True
+        self.first_bytes = b""
         self.texts = [text.encode("utf-8", "replace") for _, _, text in lines]
         self.shapes = [text.translate(_ROW_TO_SHAPE) for text in self.texts]
-        self.numbers = [number for number, _, _ in lines]
-        self.places = [place for _, place, _ in lines]
+        self.line_numbers = [number for number, _, _ in lines]
+        self.positions = [place for _, place, _ in lines]
 
 
 class _LinePiece(NamedTuple):
     """A row, or a piece of a row that is too long."""
 
-    number: int
-    place: int
+    line_number: int
+    position: int
     text: str
 
 
@@ -331,7 +333,7 @@ class _Source:
     def number(self) -> int:
         """The number of the last line that was read."""
         if self._uncounted_rows is not None:
-            self._place += self._uncounted_rows.size - 1
+            self._place += self._uncounted_rows.row_count - 1
             self._number += self._uncounted_rows.physical_line_count - 1
             self._uncounted_rows = None
         return self._number
@@ -353,7 +355,9 @@ class _Source:
         was_selected = True
         for block in all_blocks:
             rows = self._make_rows(block, early=True)
-            is_selected = line_filter is None or read_bytes <= _FULL_READ_BYTES or line_filter.can_match_block(block)
+            is_selected = (
+                line_filter is None or read_bytes <= _FULL_READ_BYTES or line_filter.can_match_block(block)
+            )
             read_bytes += len(block)
             if is_selected or was_selected:
                 yield from _split_rows(rows)
@@ -364,7 +368,7 @@ def _split_rows(rows: Rows) -> Iterator[_LinePiece]:
     """Yield the pieces of each row, without empty rows after the last carriage return of a line."""
     empty_pieces: list[_LinePiece] = []
     last_number = -1
-    for number, place, row in zip(rows.numbers, rows.places, rows.texts, strict=False):
+    for number, place, row in zip(rows.line_numbers, rows.positions, rows.texts, strict=False):
         if not row and number == last_number:
             empty_pieces.append(_LinePiece(number, place, ""))
             continue
@@ -447,7 +451,9 @@ def _detect_width(lines: list[str]) -> int:
         is_full = widest - 1 <= len(line) <= widest
         wrapped_count += is_full
         continuation_char = next_text.lstrip()[:1] if is_full else continuation_char
-        long_record_count += find_record_start(line) is not None and not is_full and len(line) >= _MIN_TERMINAL_CHARS
+        long_record_count += (
+            find_record_start(line) is not None and not is_full and len(line) >= _MIN_TERMINAL_CHARS
+        )
     if wrapped_count == 1 and continuation_char.isupper():
         return 0  # a single long line before a new sentence is not enough evidence
     return widest if wrapped_count and wrapped_count >= long_record_count else 0
@@ -476,21 +482,25 @@ def _join_cut_lines(pieces: Iterable[_LinePiece], width: int) -> Iterator[tuple[
         continuation = line.removeprefix(mark) if parts and mark else line
         if parts and _is_continuation(last_line, continuation, len(line), width):
             raw = continuation
-            space = " " if len(last_line) < width and not last_line.endswith(" ") and not raw.startswith(" ") else ""
+            space = (
+                " "
+                if len(last_line) < width and not last_line.endswith(" ") and not raw.startswith(" ")
+                else ""
+            )
             parts.append(space + raw)
             last_line, last_piece = line, piece
             if sum(map(len, parts)) < MAX_LINE_CHARS:
                 continue
             raw = ""  # the record has reached the maximum length: yield it as it is
         if parts:
-            yield first_piece.number, first_piece.place - dropped_places, "".join(parts)
-            dropped_places += last_piece.place - first_piece.place
+            yield first_piece.line_number, first_piece.position - dropped_places, "".join(parts)
+            dropped_places += last_piece.position - first_piece.position
             parts.clear()
         if raw:
             parts.append(raw)
             first_piece, last_piece, last_line, mark = piece, piece, raw, _find_mark(raw)
     if parts:
-        yield first_piece.number, first_piece.place - dropped_places, "".join(parts)
+        yield first_piece.line_number, first_piece.position - dropped_places, "".join(parts)
 
 
 def find_record_start(text: str, start: int = 0) -> re.Match[str] | None:

@@ -11,10 +11,10 @@ from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.logs import advice
 from tfdoctor.logs.detectors import cluster as cluster_detectors
 from tfdoctor.logs.known_issues import describe_known_problems
-from tfdoctor.logs.libraries import is_cupti, list_sonames
+from tfdoctor.logs.libraries import is_cupti_library, list_sonames
 from tfdoctor.logs.log_context import Decision, LogContext
 from tfdoctor.logs.processes import (
-    FRAMEWORKS,
+    FRAMEWORK_NAMES,
     LogProcess,
     ProcessPart,
     ProcessSplitter,
@@ -23,7 +23,7 @@ from tfdoctor.logs.processes import (
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.sources import drop_other_eras, split_by_writer
-from tfdoctor.logs.verdict import decide, is_registered
+from tfdoctor.logs.verdict import choose_decision, is_registered
 from tfdoctor.text import lower_first
 
 if TYPE_CHECKING:
@@ -65,25 +65,25 @@ class LogReport:
     """The range of minor releases that can have written the log, such as "2.4-2.11", or None if unknown."""
     gpu_registered: bool | None
     """Whether TensorFlow registered a GPU, or None if the log does not say."""
-    devices: tuple[RegisteredDevice, ...]
-    missing_libraries: tuple[str, ...]
+    registered_devices: tuple[RegisteredDevice, ...]
+    missing_sonames: tuple[str, ...]
     """The sonames, sorted."""
-    benign: tuple[str, ...]
+    benign_codes: tuple[str, ...]
     """Codes of the harmless messages in the log, sorted."""
     cause: Cause
     summary: str
-    undecided: tuple[Cause, ...]
+    other_causes: tuple[Cause, ...]
     """Other causes that the log does not rule out."""
     findings: tuple[Finding, ...]
-    lines: int = 0
+    line_count: int = 0
     """The number of lines of the log."""
-    bytes: int = 0
+    byte_count: int = 0
     """The size of the log in bytes."""
-    root: Finding | None = field(default=None)
+    root_finding: Finding | None = field(default=None)
     """The finding on the root cause, or None if the cause is HEALTHY."""
     processes: tuple[LogProcess, ...] = ()
     """The processes and other frameworks in the log, if at least two can be distinguished."""
-    more_processes: int = 0
+    extra_process_count: int = 0
     """The number of processes that were only counted, because there were too many."""
     headline: str = ""
     """A sentence that says whether the GPU was used, and if not, why."""
@@ -98,12 +98,12 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
     splitter = ProcessSplitter()
     log = drop_other_eras(scan(chunks, catalogue, splitter), compat)
     context = LogContext(log, compat)
-    decision = decide(context)
+    decision = choose_decision(context)
     parts = splitter.list_parts(log)
     if len(parts) < 2 and len(context.origin.sources.writers) > 1:
         parts = _split_by_release(log, context)
     contexts = [LogContext(drop_other_eras(part.log, compat), compat) for part in parts]
-    decisions = _mark_hidden_gpus([decide(part_context) for part_context in contexts])
+    decisions = _mark_hidden_gpus([choose_decision(part_context) for part_context in contexts])
     if len(parts) > 1:
         decision, affected_count = choose_process_decision(decision, zip(parts, decisions, strict=True))
         if decision.cause is not Cause.HEALTHY and 0 < affected_count < len(parts):
@@ -127,8 +127,8 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
             for part_context, part_decision in zip(contexts, decisions, strict=True)
             for soname in _list_missing_sonames(part_context, part_decision)
         }
-        report = replace(report, missing_libraries=tuple(sorted(sonames)))
-    return replace(report, processes=tuple(processes), more_processes=splitter.extra_process_count)
+        report = replace(report, missing_sonames=tuple(sorted(sonames)))
+    return replace(report, processes=tuple(processes), extra_process_count=splitter.extra_process_count)
 
 
 def _split_by_release(log: Log, context: LogContext) -> list[ProcessPart]:
@@ -151,7 +151,7 @@ def _choose_context(
         return context
     for part_context, part_decision in part_decisions:
         if part_decision.cause is decision.cause and part_context.origin.version is not None:
-            return replace(context, main_origin=part_context.origin)
+            return replace(context, reported_origin=part_context.origin)
     return context
 
 
@@ -190,19 +190,19 @@ def _make_process(label: str, line: int, context: LogContext, decision: Decision
     return LogProcess(
         label=label,
         framework="TensorFlow",
-        line=line,
+        first_line=line,
         gpu_registered=is_gpu_registered,
         cause=decision.cause,
         summary=summary,
-        devices=context.devices,
+        registered_devices=context.registered_devices,
     )
 
 
 def _list_frameworks(context: LogContext) -> list[LogProcess]:
     """Return the other frameworks that wrote to the log, in the order of their first messages."""
     processes = []
-    for signature_id, name in FRAMEWORKS.items():
-        event = context.log.first(signature_id)
+    for signature_id, name in FRAMEWORK_NAMES.items():
+        event = context.log.find_first(signature_id)
         if event is None:
             continue
         oom_events = [item for item in context.log.list_events(signature_id) if item.get("oom")]
@@ -211,10 +211,15 @@ def _list_frameworks(context: LogContext) -> list[LogProcess]:
             summary = f"{name} ran out of GPU memory (line {oom_events[0].line})."
         processes.append(
             LogProcess(
-                label=name, framework=name, line=event.line, gpu_registered=None, cause=None, summary=summary
+                label=name,
+                framework=name,
+                first_line=event.line,
+                gpu_registered=None,
+                cause=None,
+                summary=summary,
             )
         )
-    return sorted(processes, key=lambda process: process.line)
+    return sorted(processes, key=lambda process: process.first_line)
 
 
 def _make_report(context: LogContext, decision: Decision, file_name: str) -> LogReport:
@@ -235,16 +240,16 @@ def _make_report(context: LogContext, decision: Decision, file_name: str) -> Log
         tensorflow_version=context.origin.version,
         era=context.origin.era,
         gpu_registered=is_gpu_registered,
-        devices=context.devices,
-        missing_libraries=missing_sonames,
-        benign=benign_codes,
+        registered_devices=context.registered_devices,
+        missing_sonames=missing_sonames,
+        benign_codes=benign_codes,
         cause=decision.cause,
         summary=_make_summary(context, decision, missing_sonames),
-        undecided=decision.other_causes,
+        other_causes=decision.other_causes,
         findings=tuple(findings) if decision.cause is not Cause.HEALTHY else tuple(findings[1:]),
-        lines=context.log.lines,
-        bytes=context.log.bytes,
-        root=root_finding if decision.cause is not Cause.HEALTHY else None,
+        line_count=context.log.line_count,
+        byte_count=context.log.byte_count,
+        root_finding=root_finding if decision.cause is not Cause.HEALTHY else None,
         headline=_make_headline(context, decision, missing_sonames, is_used=is_gpu_registered),
     )
 
@@ -266,10 +271,10 @@ def _list_missing_sonames(context: LogContext, decision: Decision) -> tuple[str,
     libraries = [
         library
         for library in context.missing_libraries
-        if decision.cause is Cause.CUPTI_MISSING or not is_cupti(library.soname)
+        if decision.cause is Cause.CUPTI_MISSING or not is_cupti_library(library.soname)
     ]
     sonames = list(list_sonames(libraries))
-    event = context.log.first("container-driver-error")
+    event = context.log.find_first("container-driver-error")
     if event is not None:
         candidates = (event.get("soname"), _extract_soname(event.get("file")))
         sonames += [soname for soname in candidates if soname and soname not in sonames]
@@ -286,7 +291,7 @@ def _list_benign_codes(context: LogContext) -> tuple[str, ...]:
     """Return the codes of the harmless messages in the log, sorted."""
     codes: set[str] = set()
     for events in context.log.events.values():
-        code = events[0].signature.benign
+        code = events[0].signature.benign_code
         if code is not None:
             codes.add(code)
     return tuple(sorted(codes))
@@ -303,7 +308,9 @@ def _make_evidence(events: Iterable[Event], file_name: str) -> tuple[Evidence, .
     return tuple(evidence.values())[:MAX_EVIDENCE_LINES]
 
 
-def _make_root_finding(context: LogContext, decision: Decision, file_name: str, missing_sonames: Sequence[str]) -> Finding:
+def _make_root_finding(
+    context: LogContext, decision: Decision, file_name: str, missing_sonames: Sequence[str]
+) -> Finding:
     """Return the finding on the cause of a decision."""
     cause = decision.cause
     sentences = [
@@ -312,29 +319,31 @@ def _make_root_finding(context: LogContext, decision: Decision, file_name: str, 
         "" if decision.title else cause.data.meaning,
     ]
     # unless the log shows another CUDA version, the note says little by itself: put it last
-    if cause is Cause.LIBS_WRONG_VERSION and context.mismatched_cuda is None:
+    if cause is Cause.LIBS_WRONG_VERSION and context.mismatched_cuda_versions is None:
         sentences.append(sentences.pop(0))
     sentences = [text for text in sentences if text]
     if missing_sonames and cause is not Cause.HEALTHY:
-        sentences.append(f"The log names: {', '.join(missing_sonames[:8])}{' …' if len(missing_sonames) > 8 else ''}.")
+        sentences.append(
+            f"The log names: {', '.join(missing_sonames[:8])}{' …' if len(missing_sonames) > 8 else ''}."
+        )
     known_problem_text, problem_remedies = describe_known_problems(context, decision)
     if known_problem_text:
         sentences.append(known_problem_text)
     remedies = (*advice.list_remedies(context, cause), *problem_remedies)
     if decision.other_causes:
-        titles = "; ".join(_lower_title(candidate.data.title) for candidate in decision.other_causes)
+        titles = "; ".join(_lower_title(candidate.data.finding_title) for candidate in decision.other_causes)
         sentences.append(
             f"The log alone does not rule out: {titles}. Run `tfdoctor check` on that machine to tell them apart."
         )
         if not any("tfdoctor check" in remedy.commands for remedy in remedies):
             remedies = (*remedies, advice.CHECK_REMEDY)
     return Finding(
-        code=cause.data.code,
+        code=cause.data.finding_code,
         cause=cause,
         severity=cause.data.severity,
-        title=decision.title or cause.data.title,
+        title=decision.title or cause.data.finding_title,
         explanation=" ".join(sentences),
-        evidence=_make_evidence(decision.events, file_name),
+        evidence=_make_evidence(decision.evidence_events, file_name),
         remedies=remedies,
     )
 
@@ -344,11 +353,11 @@ def _make_harmless_findings(context: LogContext, file_name: str) -> list[Finding
     events = [
         signature_events[0]
         for signature_events in context.log.events.values()
-        if signature_events[0].signature.benign is not None
+        if signature_events[0].signature.benign_code is not None
     ]
     if not events:
         return []
-    meanings = list(dict.fromkeys(event.signature.says for event in events))
+    meanings = list(dict.fromkeys(event.signature.meaning for event in events))
     return [
         Finding(
             code=HARMLESS,
@@ -366,7 +375,7 @@ def _make_misread_findings(context: LogContext, decision: Decision, file_name: s
     notes: list[tuple[str, str]] = []
     """(sentence, id of the signature that it is about)."""
     log, is_healthy = context.log, decision.cause is Cause.HEALTHY
-    if context.registration is None:
+    if context.registration_event is None:
         if log.has("xla-gpu-listed"):
             notes.append(("An XLA_GPU is not a registered GPU: operations run on the CPU.", "xla-gpu-listed"))
         if log.has("xla-on-cuda"):
@@ -459,24 +468,24 @@ def _has_unique_release(origin: LogOrigin) -> bool:
 def _make_summary(context: LogContext, decision: Decision, missing_sonames: Sequence[str]) -> str:
     """Return the verdict in one sentence."""
     cause, subject = decision.cause, context.origin.name
-    if cause is Cause.HEALTHY and context.registration is None:
+    if cause is Cause.HEALTHY and context.registration_event is None:
         return (
             f"{subject} takes {_describe_selected_gpus(context)}; the log ends before the registration, and nothing "
             "in it speaks against it."
         )
     if cause is Cause.HEALTHY:
-        count = len({device.index for device in context.devices}) or 1
-        names = ", ".join(dict.fromkeys(device.name for device in context.devices))
+        count = len({device.index for device in context.registered_devices}) or 1
+        names = ", ".join(dict.fromkeys(device.name for device in context.registered_devices))
         gpus = f"{count} GPU{'' if count == 1 else 's'}" + (f" ({names})" if names else "")
         return f"{subject} registered {gpus}; nothing in this log contradicts that."
     if cause is Cause.INCONCLUSIVE:
-        return f"{decision.title or cause.data.title}."
+        return f"{decision.title or cause.data.finding_title}."
     return f"{subject}: {lower_first(_make_title(decision, missing_sonames, max_names=4))}."
 
 
 def _describe_selected_gpus(context: LogContext) -> str:
     """Describe the GPUs that TensorFlow selected. The log ends before it registers them."""
-    visible = context.log.last("devices-visible")
+    visible = context.log.find_last("devices-visible")
     indices = visible.get("which").split(",") if visible is not None else []
     count = len([index for index in indices if index.strip()]) or len(
         {event.get("index") for event in context.log.list_events("device-found")}
@@ -487,7 +496,7 @@ def _describe_selected_gpus(context: LogContext) -> str:
 
 def _make_title(decision: Decision, missing_sonames: Sequence[str], max_names: int) -> str:
     """Return the title of a decision. If it is about libraries, name up to `max_names` missing ones."""
-    title = decision.title or decision.cause.data.title
+    title = decision.title or decision.cause.data.finding_title
     if not missing_sonames or decision.cause not in LIBRARY_NAME_CAUSES:
         return title
     more = f" and {len(missing_sonames) - max_names} more" if len(missing_sonames) > max_names else ""
@@ -496,7 +505,9 @@ def _make_title(decision: Decision, missing_sonames: Sequence[str], max_names: i
 
 def _choose_runtime_soname(missing_sonames: Sequence[str]) -> str:
     """Return the soname of the CUDA runtime, or else the first soname, or else an empty string."""
-    return next((name for name in missing_sonames if "cudart" in name), missing_sonames[0] if missing_sonames else "")
+    return next(
+        (name for name in missing_sonames if "cudart" in name), missing_sonames[0] if missing_sonames else ""
+    )
 
 
 def _make_headline(
@@ -510,8 +521,8 @@ def _make_headline(
     if cause in (Cause.HEALTHY, Cause.INCONCLUSIVE):
         return _make_summary(context, decision, missing_sonames)
     title = _make_title(decision, missing_sonames, max_names=2)
-    if cause is Cause.LIBS_WRONG_VERSION and context.mismatched_cuda is not None:
-        path_version, required_version = context.mismatched_cuda
+    if cause is Cause.LIBS_WRONG_VERSION and context.mismatched_cuda_versions is not None:
+        path_version, required_version = context.mismatched_cuda_versions
         more = f" and {len(missing_sonames) - 1} more" if len(missing_sonames) > 1 else ""
         sonames = f"{_choose_runtime_soname(missing_sonames)}{more}"
         title = f"CUDA {path_version} is installed, but it needs CUDA {required_version} ({sonames})"
@@ -538,16 +549,16 @@ def merge_host_finding(report: LogReport, cause: Cause | None, finding: Finding 
     """
     if finding is None or cause is None:
         return report
-    if cause in report.undecided or report.cause is Cause.INCONCLUSIVE:
-        other_findings = tuple(item for item in report.findings if item is not report.root)
+    if cause in report.other_causes or report.cause is Cause.INCONCLUSIVE:
+        other_findings = tuple(item for item in report.findings if item is not report.root_finding)
         summary = f"{report.summary} On this machine: {finding.title}."
         return replace(
             report,
             cause=cause,
             summary=summary,
             headline=f"{report.headline} On this machine: {finding.title}.",
-            undecided=(),
-            root=finding,
+            other_causes=(),
+            root_finding=finding,
             findings=(finding, *other_findings),
         )
     compare_remedy = Remedy("Compare this with what `check` reports for this machine.", ("tfdoctor check",))

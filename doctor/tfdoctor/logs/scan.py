@@ -32,19 +32,19 @@ def scan(
     catalogue: Catalogue,
     splitter: ProcessSplitter | None = None,
     *,
-    each: bool = False,
+    without_cache: bool = False,
 ) -> Log:
     """Return the events of a log. Each event is also added to `splitter`.
 
-    `chunks` are the bytes of the log. If `each` is true, every line is matched separately, without the line cache,
+    `chunks` are the bytes of the log. If `without_cache` is true, every line is matched separately, without the line cache,
     which takes far longer and has the same result.
     """
     scanner = _Scanner(catalogue, splitter)
 
     def store_size(lines: int, size: int) -> None:
-        scanner.log.lines, scanner.log.bytes = lines, size
+        scanner.log.line_count, scanner.log.byte_count = lines, size
 
-    for line in read_lines(chunks, store_size, None if each else scanner):
+    for line in read_lines(chunks, store_size, None if without_cache else scanner):
         scanner.add(line)
     scanner.finish()
     return scanner.log
@@ -75,11 +75,11 @@ class _Scanner:
         splitter, (label, thread) = self._splitter, self._find_source_labels(line)
         if splitter is not None and splitter.may_start_process(label, [event.id for event in events]):
             self._line_cache.forget()  # this also adds the pending repetitions
-        changed_ids = {event.id for event in events if self.log.has_changed(event.id, event.fields)}
+        changed_ids = {event.id for event in events if self.log.has_changed(event.id, event.captures)}
         if changed_ids:
             self._line_cache.forget(changed_ids)
         if self._add_events(events, label, thread, times=1):
-            self._line_cache.changed = True
+            self._line_cache.has_added_event = True
         if splitter is not None and splitter.is_full():
             self._line_cache.forget()
             splitter.close()
@@ -104,20 +104,20 @@ class _Scanner:
             matches += self._catalogue.iter_matches(f"{line.prefix} ")
         cleaned_text = clean_line(line.text) if matches else ""
         events = []
-        for order, match in enumerate(matches, line.record << _EVENT_BITS):
+        for order, match in enumerate(matches, line.message_number << _EVENT_BITS):
             text = cleaned_text
             if match.start > MAX_LEAD_CHARS:
                 text = clean_line(line.text[max(0, match.start - _CUT_LEAD_CHARS) :])
-            fields = {name: clean_line(value, limit=4000) for name, value in match.fields.items()}
+            fields = {name: clean_line(value, limit=4000) for name, value in match.captures.items()}
             events.append(
                 Event(
                     signature=match.signature,
-                    line=line.number,
+                    line=line.line_number,
                     order=order,
                     text=text,
-                    fields=fields,
-                    record=line.record,
-                    following=line.following,
+                    captures=fields,
+                    message_number=line.message_number,
+                    next_message_number=line.next_message_number,
                     prefix=line.prefix,
                 )
             )

@@ -22,10 +22,10 @@ from tfdoctor.logs.reader import DIGITS_TO_ZERO, decode_line, iter_messages
 from tfdoctor.records import dataclass
 from tfdoctor.versions import is_version
 
-__all__ = ["BENIGN", "Catalogue", "Match", "Role", "Signature", "load_signatures"]
+__all__ = ["BENIGN_CODES", "Catalogue", "Match", "Role", "Signature", "load_signatures"]
 
 Role = Literal["decisive", "supporting", "benign"]
-BENIGN = ("numa-node", "cudnn-factory", "tensorrt-missing", "avx-info", "onednn-info", "ptxas-fallback")
+BENIGN_CODES = ("numa-node", "cudnn-factory", "tensorrt-missing", "avx-info", "onednn-info", "ptxas-fallback")
 """Codes of messages that look alarming and are harmless, as in the JSON output."""
 _ANCHOR_CHARS = 5
 """The length of an anchor in characters."""
@@ -99,7 +99,7 @@ class Signature:
     NAMED: ClassVar = ("id",)
     id: Annotated[str, Converted(str, _parse_id)]
     role: Role
-    says: str = field(metadata={"key": "says"})
+    meaning: str = field(metadata={"key": "says"})
     """The meaning of the message, as a sentence."""
     literals: tuple[str, ...]
     """Every matching line contains at least one of these texts.
@@ -109,7 +109,7 @@ class Signature:
     pattern: Annotated[Pattern, Converted(str, Pattern)]
     causes: Annotated[tuple[Cause, ...], Converted(tuple[str, ...], _parse_causes)] = ()
     """Root causes that the message can indicate."""
-    benign: str | None = field(default=None, metadata={"key": "benign"})
+    benign_code: str | None = field(default=None, metadata={"key": "benign"})
     """The code of a harmless message, one of BENIGN, or None for other messages."""
     versions: ReleaseSet | None = None
     """The TensorFlow releases that print the message. None means all releases."""
@@ -118,13 +118,13 @@ class Signature:
 
     A signature with an era needs no `versions`.
     """
-    longest: int | None = field(default=None, metadata={"key": "longest"})
+    max_line_chars: int | None = field(default=None, metadata={"key": "longest"})
     """The maximum length in characters of a matching line. None means any length."""
-    beside: bool = field(default=False, metadata={"key": "beside"})
+    is_incidental: bool = field(default=False, metadata={"key": "beside"})
     """Whether the signature is ignored far down in a long log, unless another signature matches the line, too."""
-    match: tuple[str, ...] = field(metadata={"key": "match"})
+    matching_examples: tuple[str, ...] = field(metadata={"key": "match"})
     """Examples of lines that match."""
-    no_match: tuple[str, ...] = field(metadata={"key": "no_match"})
+    other_examples: tuple[str, ...] = field(metadata={"key": "no_match"})
     """Examples of lines that do not match."""
     source: str
     """The source of the message, such as a file of TensorFlow."""
@@ -135,12 +135,12 @@ class Signature:
         error = ""
         if not self.literals or not all(self.literals):
             error = "`literals` must name at least one text that every matching line contains"
-        elif not self.match or not self.no_match:
+        elif not self.matching_examples or not self.other_examples:
             error = "`match` and `no_match` must each have a line"
-        elif (self.role == "benign") != (self.benign is not None):
+        elif (self.role == "benign") != (self.benign_code is not None):
             error = "`benign` belongs to the role `benign`, and to it alone"
-        elif self.benign is not None and self.benign not in BENIGN:
-            error = f"`benign` is `{self.benign}`; it can be {', '.join(BENIGN)}"
+        elif self.benign_code is not None and self.benign_code not in BENIGN_CODES:
+            error = f"`benign` is `{self.benign_code}`; it can be {', '.join(BENIGN_CODES)}"
         if error:
             raise ValueError(error)
 
@@ -150,7 +150,7 @@ class SourceFolder:
     """A TensorFlow source folder, as messages name it."""
 
     NAMED: ClassVar = ("part",)
-    part: str = field(metadata={"key": "part"})
+    path_part: str = field(metadata={"key": "part"})
     """A part of the path, with forward slashes."""
     era: Era
     source: str
@@ -175,9 +175,9 @@ class Nightly:
 
     NAMED: ClassVar = ("minor",)
     minor: str
-    first: str = field(metadata={"key": "first"})
+    first_date: str = field(metadata={"key": "first"})
     """The date of the oldest observed build with this number, such as "2019-01-11"."""
-    last: str = field(metadata={"key": "last"})
+    last_date: str = field(metadata={"key": "last"})
     """The date of the newest observed build with this number."""
     source: str
 
@@ -187,7 +187,7 @@ class Match:
     """A match of a signature in a line."""
 
     signature: Signature
-    fields: dict[str, str]
+    captures: dict[str, str]
     """The captured texts, by group name."""
     start: int
     """The position of the match in the line."""
@@ -220,7 +220,7 @@ class Catalogue:
         nightlies: tuple[Nightly, ...] = (),
     ) -> None:
         self.signatures = signatures
-        self.places = places
+        self.source_folders = places
         """The source folders. The first that is part of a path counts."""
         self.wordings = wordings
         self.nightlies = nightlies
@@ -246,14 +246,21 @@ class Catalogue:
         """
         literals: dict[str, None] = {}
         for signature in self.signatures:
-            if signature.longest is None:
+            if signature.max_line_chars is None:
                 literals.update(dict.fromkeys(signature.literals))
         return tuple(literals)
 
     @cached_property
     def _max_short_line_chars(self) -> int:
         """The largest maximum line length of all signatures, or 0 if none has a maximum."""
-        return max((signature.longest for signature in self.signatures if signature.longest is not None), default=0)
+        return max(
+            (
+                signature.max_line_chars
+                for signature in self.signatures
+                if signature.max_line_chars is not None
+            ),
+            default=0,
+        )
 
     @cached_property
     def anchors(self) -> tuple[str, ...]:
@@ -291,7 +298,9 @@ class Catalogue:
         """Return the pattern of a signature, given by its index, for shapes."""
         pattern = self._shape_patterns.get(index)
         if pattern is None:
-            pattern = self._shape_patterns[index] = re.compile(zero_digits(self.signatures[index].pattern.pattern))
+            pattern = self._shape_patterns[index] = re.compile(
+                make_shape_pattern(self.signatures[index].pattern.pattern)
+            )
         return pattern
 
     @cached_property
@@ -311,7 +320,7 @@ class Catalogue:
         """
         indices_by_literal: dict[str, tuple[int, ...]] = {}
         for index, signature in enumerate(self.signatures):
-            if (signature.longest is not None) is short_lines:
+            if (signature.max_line_chars is not None) is short_lines:
                 for literal in signature.literals:
                     text = literal.translate(DIGITS_TO_ZERO)
                     indices_by_literal[text] = (*indices_by_literal.get(text, ()), index)
@@ -350,7 +359,9 @@ class Catalogue:
         """
         joined = b"\n".join(new_shapes)
         bytes_used = frozenset(joined + b" ")  # tabs become blanks, and a blank is added after a prefix
-        if b"&" not in joined and not any(required_bytes <= bytes_used for required_bytes in self._required_byte_sets):
+        if b"&" not in joined and not any(
+            required_bytes <= bytes_used for required_bytes in self._required_byte_sets
+        ):
             return set()
         if joined.translate(None, _PLAIN_BYTES):
             return new_shapes
@@ -367,9 +378,7 @@ class Catalogue:
             shape
             for shape in new_shapes
             if any(literal in shape for literal in literals)
-            or (
-                len(shape) <= max_short_bytes and any(literal in shape for literal in short_line_literals)
-            )
+            or (len(shape) <= max_short_bytes and any(literal in shape for literal in short_line_literals))
         }
 
     @cached_property
@@ -392,7 +401,10 @@ class Catalogue:
         Every line with a match contains all bytes of one of these sets. Supersets of other sets are left out.
         """
         byte_sets: list[frozenset[int]] = []
-        texts = [*(text for text, _ in self._zeroed_anchor_bytes), *map(str.encode, self._short_line_literals)]
+        texts = [
+            *(text for text, _ in self._zeroed_anchor_bytes),
+            *map(str.encode, self._short_line_literals),
+        ]
         for candidate in sorted(
             {frozenset(text) for text in texts}, key=lambda byte_set: (len(byte_set), sorted(byte_set))
         ):
@@ -414,7 +426,7 @@ class Catalogue:
 
     def _has_candidate(self, line: str) -> bool:
         """Return whether a signature can match the line. Those that are ignored far down do not count."""
-        return any(not signature.beside for signature in self.list_candidates(line))
+        return any(not signature.is_incidental for signature in self.list_candidates(line))
 
     def can_match_block(self, block: bytes) -> bool:
         """Return whether a block of a log that a terminal wrapped can contain a known message.
@@ -422,7 +434,9 @@ class Catalogue:
         The message may continue on the next line.
         """
         bytes_used = frozenset(block + b" ")
-        possible_anchors = [anchor for anchor, required_bytes in self._anchor_bytes if required_bytes <= bytes_used]
+        possible_anchors = [
+            anchor for anchor, required_bytes in self._anchor_bytes if required_bytes <= bytes_used
+        ]
         if not possible_anchors:
             return False
         # the terminal may have broken the message within a word, or at a space
@@ -458,7 +472,7 @@ class Catalogue:
                     candidate_indices.update(indices)
         for index in sorted(candidate_indices):
             signature = self.signatures[index]
-            if signature.longest is not None and len(shape) > signature.longest:
+            if signature.max_line_chars is not None and len(shape) > signature.max_line_chars:
                 continue
             if self._get_shape_pattern(index).search(shape):
                 yield signature
@@ -479,12 +493,12 @@ class Catalogue:
     def iter_matches(self, line: str) -> Iterator[Match]:
         """Yield the match of every signature in this line."""
         for signature in self.list_candidates(line):
-            match = self.match(signature, line)
+            match = self.match_signature(signature, line)
             if match is not None:
                 yield match
 
     @staticmethod
-    def match(signature: Signature, line: str) -> Match | None:
+    def match_signature(signature: Signature, line: str) -> Match | None:
         """Return the match of one signature in a line, or None if there is none."""
         match = signature.pattern.search(line)
         if match is None or not (
@@ -495,7 +509,7 @@ class Catalogue:
         return Match(signature, fields, match.start())
 
 
-def zero_digits(pattern: str) -> str:
+def make_shape_pattern(pattern: str) -> str:
     """Return a pattern that matches the shape of every line that `pattern` matches.
 
     It may match more shapes. Negative assertions are dropped, because the digits of the line are not known.

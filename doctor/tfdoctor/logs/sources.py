@@ -57,9 +57,9 @@ class Writer:
     """The releases that have all of its lines, oldest first."""
     events: tuple[Event, ...]
     """The lines that narrow the candidates down to `releases`, at most _MAX_EVIDENCE_LINES."""
-    lines: frozenset[tuple[str, str]]
+    source_lines: frozenset[tuple[str, str]]
     """Its different source lines: (file, line number) as in the log."""
-    date: str | None
+    last_date: str | None
     """The date of its last line, such as "2020-09-11", or None if no line has a timestamp."""
 
 
@@ -102,7 +102,9 @@ def identify_sources(log: Log, compat: Compat) -> LogSources:
     index_of_part = 0
     for event, releases in attributed:
         # try the part of the previous line first
-        for candidate_index in sorted(range(len(parts)), key=lambda candidate_index: candidate_index != index_of_part):
+        for candidate_index in sorted(
+            range(len(parts)), key=lambda candidate_index: candidate_index != index_of_part
+        ):
             if parts[candidate_index].common_releases & releases:
                 index_of_part = candidate_index
                 break
@@ -175,15 +177,21 @@ def _add_traceback_frames(parts: list[_AttributedLines], log: Log, compat: Compa
     Frames that contradict the source lines are dropped, because files can be patched, and a traceback can come
     from another TensorFlow. If there are no source lines, and the frames contradict each other, none is used.
     """
-    unpublished_builds = compat.source_lines.unpublished
+    unpublished_builds = compat.source_lines.unmeasured_builds
     frames = []
     for event, path, line, function in _iter_frames(log):
         releases = compat.functions.find_releases(path, line, function)
         if releases:
             frames.append(
-                (event, releases | {build.version for build in unpublished_builds if build.like in releases})
+                (
+                    event,
+                    releases
+                    | {build.version for build in unpublished_builds if build.base_release in releases},
+                )
             )
-    all_releases = frozenset([*compat.source_lines.releases, *(build.version for build in unpublished_builds)])
+    all_releases = frozenset(
+        [*compat.source_lines.releases, *(build.version for build in unpublished_builds)]
+    )
     common_releases = parts[0].common_releases if parts else all_releases
     matching_frames = []
     for event, releases in frames:
@@ -223,7 +231,9 @@ def _make_writer(attributed: _AttributedLines, table: SourceLines) -> Writer:
     """Return the writer of these lines, with a few lines that suffice to determine its releases."""
     date = max((date for event, _ in attributed.lines if (date := _parse_date(event.text))), default=None)
     unpublished_versions = {
-        build.version for build in table.unpublished if build.first <= (date or "") <= build.last
+        build.version
+        for build in table.unmeasured_builds
+        if build.first_date <= (date or "") <= build.last_date
     }
     candidate_versions = frozenset(table.releases) | unpublished_versions
     if not attributed.common_releases & candidate_versions:  # only unpublished builds of another time fit
@@ -238,14 +248,16 @@ def _make_writer(attributed: _AttributedLines, table: SourceLines) -> Writer:
         )
         remaining_versions &= releases
         evidence.append(event)
-    version_order = (*table.releases, *(build.version for build in table.unpublished))
+    version_order = (*table.releases, *(build.version for build in table.unmeasured_builds))
     return Writer(
         releases=tuple(version for version in version_order if version in common_releases),
         events=tuple(sorted(evidence, key=lambda event: event.order)[:_MAX_EVIDENCE_LINES]),
-        lines=frozenset(
-            (event.get("path"), event.get("number")) for event, _ in attributed.lines if event.id == "source-line"
+        source_lines=frozenset(
+            (event.get("path"), event.get("number"))
+            for event, _ in attributed.lines
+            if event.id == "source-line"
         ),
-        date=date,
+        last_date=date,
     )
 
 
@@ -267,7 +279,7 @@ def drop_other_eras(log: Log, compat: Compat) -> Log:
     if len(log.list_events("source-line")) < _MIN_ERA_LINES:
         return log
     writers = identify_sources(log, compat).writers
-    if len(writers) != 1 or len(writers[0].lines) < _MIN_ERA_LINES:
+    if len(writers) != 1 or len(writers[0].source_lines) < _MIN_ERA_LINES:
         return log
     minors = [versions.parse_numbers(version)[:2] for version in writers[0].releases]
 
@@ -278,12 +290,14 @@ def drop_other_eras(log: Log, compat: Compat) -> Log:
         )
 
     remaining_events = {
-        signature_id: events for signature_id, events in log.events.items() if not is_other_era(events[0].signature)
+        signature_id: events
+        for signature_id, events in log.events.items()
+        if not is_other_era(events[0].signature)
     }
     return (
         log
         if len(remaining_events) == len(log.events)
-        else Log(remaining_events, log.counts, log.lines, log.bytes)
+        else Log(remaining_events, log.event_counts, log.line_count, log.byte_count)
     )
 
 
@@ -297,9 +311,9 @@ def split_by_writer(log: Log, writers: Sequence[Writer]) -> list[Log]:
         (event.line, writer_index)
         for event in log.list_events("source-line")
         for writer_index, writer in enumerate(writers)
-        if (event.get("path"), event.get("number")) in writer.lines
+        if (event.get("path"), event.get("number")) in writer.source_lines
     )
-    logs = [Log(lines=log.lines, bytes=log.bytes) for _ in writers]
+    logs = [Log(line_count=log.line_count, byte_count=log.byte_count) for _ in writers]
     for event in log:
         # len(writers) is greater than every index, so the lines up to and including the event's own are found
         start_index = max(bisect(writer_starts, (event.line, len(writers))) - 1, 0)

@@ -15,7 +15,7 @@ from tfdoctor.logs.log_context import Decision, LogContext
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DETECTORS", "decide", "is_registered"]
+__all__ = ["DETECTORS", "choose_decision", "is_registered"]
 
 
 DETECTORS: tuple[Callable[[LogContext], Decision | None], ...] = (
@@ -55,7 +55,7 @@ If the first calls to the driver fail with one of them, no GPU was registered.
 """
 
 
-def decide(context: LogContext) -> Decision:
+def choose_decision(context: LogContext) -> Decision:
     """Return the decision of the first detector that makes one, or else INCONCLUSIVE."""
     for detector in DETECTORS:
         decision = detector(context)
@@ -67,7 +67,7 @@ def decide(context: LogContext) -> Decision:
 def is_registered(context: LogContext, decision: Decision) -> bool | None:
     """Return whether TensorFlow registered a GPU, or None if the log does not say."""
     log = context.log
-    if context.registration is not None:
+    if context.registration_event is not None:
         return True
     if decision.cause is Cause.GPU_TOO_OLD and log.has("xla-breaks"):
         return False
@@ -81,8 +81,8 @@ def is_registered(context: LogContext, decision: Decision) -> bool | None:
         or any("'cu" in event.text for event in log.list_events("no-kernel-image"))
         or any(event.get("status") for event in log.list_events("cudnn-init"))
     ):
-        return decision.cause.data.registers or decision.cause is Cause.LIBS_TRANSITIVE
-    if context.has_remaining_gpus and decision.cause.data.registers:
+        return decision.cause.data.allows_registration or decision.cause is Cause.LIBS_TRANSITIVE
+    if context.has_unignored_gpus and decision.cause.data.allows_registration:
         return True
     if (
         decision.cause is Cause.CUDNN_MISSING
@@ -90,7 +90,7 @@ def is_registered(context: LogContext, decision: Decision) -> bool | None:
         and not gpu.has_listed_no_gpu(context)
     ):
         return None  # these releases register a GPU without cuDNN and fail at its first use
-    if not decision.cause.data.registers or log.has("amd-ignored"):
+    if not decision.cause.data.allows_registration or log.has("amd-ignored"):
         return False
     if log.has("device-ignored"):  # TensorFlow 2.5 and later do not log the number of GPUs
         has_no_usable_gpu = (
@@ -99,6 +99,6 @@ def is_registered(context: LogContext, decision: Decision) -> bool | None:
         return False if has_no_usable_gpu else None
     if decision.cause in DRIVER_STAGE_CAUSES and log.has("cuinit", "context-failed", "driver-code"):
         return False
-    if context.ready_order >= 0 or gpu.list_failed_allocations(context):
+    if context.gpu_ready_order >= 0 or gpu.list_failed_allocations(context):
         return True
     return False if gpu.has_listed_no_gpu(context) else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from tfdoctor import versions
-from tfdoctor.logs.libraries import is_driver, is_gpu_library, is_tensorrt, strip_library_name
+from tfdoctor.logs.libraries import is_driver_library, is_gpu_library, is_tensorrt_library, strip_library_name
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.sources import LogSources, Writer, identify_sources
 
@@ -96,7 +96,7 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
     cuda = _find_cuda(sonames, compat) or dll_cuda
     line_releases = _filter_by_source_lines(sources.writers, bounded)
     if version is not None and not _is_excluded(version, line_releases, compat):
-        nearest = compat.nearest(version)
+        nearest = compat.find_nearest(version)
         minor = versions.major_minor(version)
         return LogOrigin(
             version=version,
@@ -136,7 +136,7 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
         )
     early_minor = _infer_prerelease_minor(sources.writers, bounded)
     if early_minor is not None:
-        nightly_minor = _find_nightly_minor(sources.writers[0].date)
+        nightly_minor = _find_nightly_minor(sources.writers[0].last_date)
         late_minor = (
             early_minor
             if _is_before_branch(early_minor, sources.writers[0], compat)
@@ -181,7 +181,7 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
     if (
         len(sources.writers) == 1
         and line_matches
-        and _is_candidate_date(line_matches, sources.writers[0].date)
+        and _is_candidate_date(line_matches, sources.writers[0].last_date)
     ):
         # the log is older than the release: a candidate of it wrote the log, or a nightly for the next one
         minors = [line_matches[0].minor, _find_next_minor(line_matches[-1].minor, releases)]
@@ -214,9 +214,9 @@ def _filter_by_source_lines(writers: Sequence[Writer], releases: Sequence[Releas
     first_dates: dict[str, str] = {}
     for release in releases:
         first_dates[release.minor] = min(
-            release.released, first_dates.get(release.minor, release.released)
+            release.release_date, first_dates.get(release.minor, release.release_date)
         )
-    log_date = writers[0].date
+    log_date = writers[0].last_date
     return [
         release
         for release in releases
@@ -232,12 +232,16 @@ def _infer_prerelease_minor(writers: Sequence[Writer], releases: Sequence[Releas
     minor releases match, or if there are fewer than _MIN_MATCHING_LINES lines, because a nightly between two releases
     shares many lines with one of them.
     """
-    if len(writers) != 1 or writers[0].date is None or len(writers[0].lines) < _MIN_MATCHING_LINES:
+    if (
+        len(writers) != 1
+        or writers[0].last_date is None
+        or len(writers[0].source_lines) < _MIN_MATCHING_LINES
+    ):
         return None
     matches = [release for release in releases if release.version in writers[0].releases]
     if len({release.minor for release in matches}) != 1:
         return None
-    return matches[0].minor if _is_candidate_date(matches, writers[0].date) else None
+    return matches[0].minor if _is_candidate_date(matches, writers[0].last_date) else None
 
 
 def _is_candidate_date(releases: Sequence[Release], date: str | None) -> bool:
@@ -245,7 +249,7 @@ def _is_candidate_date(releases: Sequence[Release], date: str | None) -> bool:
 
     Return False if the date is not known.
     """
-    released = dt.date.fromisoformat(min(release.released for release in releases))
+    released = dt.date.fromisoformat(min(release.release_date for release in releases))
     try:
         days_before = (released - dt.date.fromisoformat(date or "")).days
     except ValueError:
@@ -271,15 +275,15 @@ def _is_before_branch(minor: str, writer: Writer, compat: Compat) -> bool:
     first_candidate = min(
         (
             build.released
-            for build in compat.source_lines.builds
+            for build in compat.source_lines.unpublished_builds
             if "rc" in build.version and versions.major_minor(build.version) == minor
         ),
         default=None,
     )
-    if first_candidate is None or writer.date is None:
+    if first_candidate is None or writer.last_date is None:
         return False
     try:
-        days_before = (dt.date.fromisoformat(first_candidate) - dt.date.fromisoformat(writer.date)).days
+        days_before = (dt.date.fromisoformat(first_candidate) - dt.date.fromisoformat(writer.last_date)).days
     except ValueError:
         return False
     return days_before > _BRANCH_DAYS
@@ -289,7 +293,8 @@ def _find_nightly_minor(date: str | None) -> str | None:
     """Return the minor release whose number nightlies had at this date, or None if unknown."""
     nightlies = load_signatures().nightlies if date is not None else ()
     return next(
-        (nightly.minor for nightly in nightlies if nightly.first <= (date or "") <= nightly.last), None
+        (nightly.minor for nightly in nightlies if nightly.first_date <= (date or "") <= nightly.last_date),
+        None,
     )
 
 
@@ -360,8 +365,9 @@ def _list_unpublished_minors(releases: Sequence[Release], writer: Writer, compat
     """Return the minor releases of unpublished builds that have the same lines as these releases."""
     return [
         versions.major_minor(build.version)
-        for build in compat.source_lines.unpublished
-        if build.like in {release.version for release in releases} and build.version in writer.releases
+        for build in compat.source_lines.unmeasured_builds
+        if build.base_release in {release.version for release in releases}
+        and build.version in writer.releases
     ]
 
 
@@ -392,10 +398,14 @@ def _find_bounds(log: Log) -> tuple[str, str]:
     """Return the first and the last minor release with the message formats of the log. "" means no bound."""
     low, high = "", ""
     catalogue = load_signatures()
-    spans = [signature.era for signature in catalogue.signatures_with_era if signature.era is not None and log.has(signature.id)]
+    spans = [
+        signature.era
+        for signature in catalogue.signatures_with_era
+        if signature.era is not None and log.has(signature.id)
+    ]
     for event in log.list_events("format-classic"):
         path = event.get("path").replace("\\", "/")
-        folder = next((item for item in catalogue.places if item.part in path), None)
+        folder = next((item for item in catalogue.source_folders if item.path_part in path), None)
         if folder is not None:
             spans.append(folder.era)
     upper_bound = ""
@@ -449,8 +459,8 @@ def _list_cuda_sonames(log: Log) -> list[str]:
         for name in names
         if re.search(r"\.so\.\d", name)
         and is_gpu_library(name)
-        and not is_driver(name)
-        and not is_tensorrt(name)
+        and not is_driver_library(name)
+        and not is_tensorrt_library(name)
     )
     return sorted(name for name in needed if strip_library_name(name) in _VERSIONED_LIBRARIES)
 

@@ -12,25 +12,25 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.records import dataclass
-from tfdoctor.text import lazy_pattern
+from tfdoctor.text import make_lazy_pattern
 
 if TYPE_CHECKING:
     import re
 
 # CSI sequences (colour, cursor), OSC sequences (window titles), and the two-character escapes.
-_ANSI = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+_ANSI = make_lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 # C0 and C1 controls except tab and newline, zero-width characters, directional marks, byte order mark.
-_CONTROL_CHARS = lazy_pattern(
+_CONTROL_CHARS = make_lazy_pattern(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060\ufeff]"
 )
-_NEWLINE_RUNS = lazy_pattern(r"\r+\n?")
-_UNICODE_SPACES = lazy_pattern(r"[\u00a0\u2002-\u200a\u202f\u3000]")
+_NEWLINE_RUNS = make_lazy_pattern(r"\r+\n?")
+_UNICODE_SPACES = make_lazy_pattern(r"[\u00a0\u2002-\u200a\u202f\u3000]")
 
 # A version of a driver, toolkit or library, as NVIDIA prints it: two to five groups of digits.
-VERSION = r"[0-9]{1,9}(?:\.[0-9]{1,9}){1,4}"
+VERSION_PATTERN = r"[0-9]{1,9}(?:\.[0-9]{1,9}){1,4}"
 
-_INTEGER = lazy_pattern(r"[+-]?[0-9]{1,18}")
-_MEBIBYTES = lazy_pattern(r"([0-9]{1,15}) {0,20}(?:MiB|MB)?")
+_INTEGER = make_lazy_pattern(r"[+-]?[0-9]{1,18}")
+_MEBIBYTES = make_lazy_pattern(r"([0-9]{1,15}) {0,20}(?:MiB|MB)?")
 # Texts that tools print instead of an unavailable value.
 _PLACEHOLDERS = frozenset({
     "", "-", "n/a", "[n/a]", "na", "none", "(null)", "null", "err!", "not found", "[not found]",
@@ -41,7 +41,7 @@ _PLACEHOLDERS = frozenset({
 # Prefixes that quotes, boxes and comments, pod names, docker compose or time stamps add to each line.
 # The "host: " of pdsh and srun is not included, because it cannot be distinguished from a key.
 _MARGIN_PATTERNS = tuple(
-    lazy_pattern(pattern)
+    make_lazy_pattern(pattern)
     for pattern in (
         r"[>│┃#|`＃] ?",
         r"\[(?:pod|container)/[^\]\s]{1,200}\] ?",

@@ -10,13 +10,13 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfdoctor.text import lazy_pattern
+from tfdoctor.text import make_lazy_pattern
 
 MAX_DEPTH = 24
 """The maximum depth of nested collections in YAML."""
 MAX_LINES = 50_000
 """The maximum number of lines in YAML."""
-_LIBCUDA_FILE = lazy_pattern(r"/libcuda\.so\.(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\Z")
+_LIBCUDA_FILE = make_lazy_pattern(r"/libcuda\.so\.(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\Z")
 
 
 class CdiError(ValueError):
@@ -24,7 +24,7 @@ class CdiError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Cdi:
+class CdiSpecification:
     """The devices and files that a specification makes available to containers."""
 
     version: str
@@ -40,7 +40,7 @@ class Cdi:
         return next((match[1] for match in matches if match is not None), None)
 
 
-def parse_cdi(text: str) -> Cdi:
+def parse_cdi(text: str) -> CdiSpecification:
     """Parse a specification. Raise CdiError if it is invalid, with the line number if it is known."""
     if text.lstrip("\ufeff \t\r\n").startswith("{"):
         try:
@@ -56,7 +56,7 @@ def parse_cdi(text: str) -> Cdi:
     devices = [device for device in _as_list(document.get("devices")) if isinstance(device, dict)]
     edits = [document.get("containerEdits"), *(device.get("containerEdits") for device in devices)]
     paths = [path for edit in edits if isinstance(edit, dict) for path in _list_host_paths(edit)]
-    return Cdi(
+    return CdiSpecification(
         version=str(document.get("cdiVersion", "")),
         kind=document["kind"],
         devices=tuple(str(device.get("name", "")) for device in devices),
@@ -123,7 +123,9 @@ def _parse_yaml(text: str) -> Any:
     return documents[0]
 
 
-def _insert(open_collections: list[tuple[Any, list[Any]]], documents: list[Any], value: Any, mark: Any) -> None:
+def _insert(
+    open_collections: list[tuple[Any, list[Any]]], documents: list[Any], value: Any, mark: Any
+) -> None:
     """Add a value to the innermost open collection, or to `documents` if there is none.
 
     In a mapping, keys and values alternate. Raise CdiError if a key is not a string.

@@ -6,17 +6,17 @@ import re
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from tfdoctor.parse._text import VERSION, Parsed, clean
+from tfdoctor.parse._text import VERSION_PATTERN, Parsed, clean
 from tfdoctor.records import dataclass
-from tfdoctor.text import lazy_pattern
+from tfdoctor.text import make_lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # version.txt has no colon. It is accepted because the header of nvidia-smi and labels in bug reports have it.
-_TXT_VERSION = lazy_pattern(rf"\bCUDA Version:? +({VERSION})", re.IGNORECASE)
-_COMPONENT_START = lazy_pattern(r'"([A-Za-z0-9_.-]{1,80})"\s{0,40}:\s{0,40}\{')
-_COMPONENT_VERSION = lazy_pattern(r'"version"\s{0,40}:\s{0,40}"([^"\n]{1,80})"')
+_TXT_VERSION = make_lazy_pattern(rf"\bCUDA Version:? +({VERSION_PATTERN})", re.IGNORECASE)
+_COMPONENT_START = make_lazy_pattern(r'"([A-Za-z0-9_.-]{1,80})"\s{0,40}:\s{0,40}\{')
+_COMPONENT_VERSION = make_lazy_pattern(r'"version"\s{0,40}:\s{0,40}"([^"\n]{1,80})"')
 # A version that is farther from the key belongs to another component.
 _MAX_COMPONENT_CHARS = 600
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tfdoctor.parse._text import Parsed, clean
 from tfdoctor.records import dataclass
-from tfdoctor.text import lazy_pattern
+from tfdoctor.text import make_lazy_pattern
 
-_VERSION_MACRO = lazy_pattern(r"\bCUDNN_(MAJOR|MINOR|PATCHLEVEL)[ \t]{1,80}([0-9]{1,6})\b")
+_VERSION_MACRO = make_lazy_pattern(r"\bCUDNN_(MAJOR|MINOR|PATCHLEVEL)[ \t]{1,80}([0-9]{1,6})\b")
 _FIELD_BY_SUFFIX = {"MAJOR": "major", "MINOR": "minor", "PATCHLEVEL": "patch"}
 
 

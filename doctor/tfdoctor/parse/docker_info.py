@@ -36,7 +36,9 @@ def parse_docker_info(text: str) -> DockerInfo:
 def _parse_text(text: str) -> DockerInfo:
     runtimes_match = _RUNTIMES.search(text)
     names = (
-        tuple(runtimes_match[1].replace(",", " ").replace("`", " ").split()) if runtimes_match else _parse_go_map(text)
+        tuple(runtimes_match[1].replace(",", " ").replace("`", " ").split())
+        if runtimes_match
+        else _parse_go_map(text)
     )
     return _make_info(
         names,
@@ -45,7 +47,9 @@ def _parse_text(text: str) -> DockerInfo:
     )
 
 
-def _make_info(runtimes: tuple[str, ...], default_runtime: str | None, server_version: str | None) -> DockerInfo:
+def _make_info(
+    runtimes: tuple[str, ...], default_runtime: str | None, server_version: str | None
+) -> DockerInfo:
     return DockerInfo(
         runtimes=runtimes,
         nvidia_runtime=any(name == "nvidia" or name.startswith("nvidia-") for name in runtimes),

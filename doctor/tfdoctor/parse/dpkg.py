@@ -49,7 +49,7 @@ class AptRow(Parsed):
 
 
 @dataclass(frozen=True, slots=True)
-class Dpkg(Parsed):
+class DpkgListing(Parsed):
     """The rows of both listings. ``n_rows`` counts only the rows of ``dpkg -l``."""
 
     rows: tuple[DpkgRow, ...]
@@ -58,7 +58,7 @@ class Dpkg(Parsed):
     notes: tuple[str, ...] = ()
 
 
-def parse_dpkg(text: str) -> Dpkg:
+def parse_dpkg(text: str) -> DpkgListing:
     """Parse a text with either listing or both, even if it was filtered by grep."""
     rows: list[DpkgRow] = []
     apt_rows: list[AptRow] = []
@@ -70,4 +70,4 @@ def parse_dpkg(text: str) -> Dpkg:
             name, _suites, version, arch = match.groups()
             apt_rows.append(AptRow(name, version, arch))
     notes = () if rows or apt_rows else ("no rows of dpkg -l or apt list",)
-    return Dpkg(rows=tuple(rows), n_rows=len(rows), apt_rows=tuple(apt_rows), notes=notes)
+    return DpkgListing(rows=tuple(rows), n_rows=len(rows), apt_rows=tuple(apt_rows), notes=notes)

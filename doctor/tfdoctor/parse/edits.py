@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Edit", "EditError", "Source", "apply_edits", "make_edits"]
+__all__ = ["Edit", "EditError", "SourceText", "apply_edits", "make_edits"]
 
 
 class EditError(Exception):
@@ -16,14 +16,14 @@ class EditError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceText:
     """The content of a text file, both as bytes and as text."""
 
     data: bytes
     text: str
     """The text without its byte order mark. Line endings are as in the file."""
     codec: str
-    mark: bytes = b""
+    byte_order_mark: bytes = b""
     """The byte order mark, or b"" if there is none."""
 
 
@@ -33,13 +33,13 @@ class Edit:
 
     start: int
     """The offset of the first byte."""
-    old: bytes
+    old_bytes: bytes
     """The bytes before the replacement."""
-    new: bytes
+    new_bytes: bytes
     """The bytes after the replacement."""
 
 
-def make_edits(source: Source, replacements: Iterable[tuple[int, int, str]]) -> list[Edit]:
+def make_edits(source: SourceText, replacements: Iterable[tuple[int, int, str]]) -> list[Edit]:
     """Return the edits for replacements (start, end, new text), whose offsets count characters.
 
     Of overlapping replacements, only the first is used. Raise EditError if the encoded text differs from the bytes of
@@ -49,13 +49,13 @@ def make_edits(source: Source, replacements: Iterable[tuple[int, int, str]]) -> 
     if not replacements:
         return []
     try:
-        is_exact = source.mark + source.text.encode(source.codec, "surrogatepass") == source.data
+        is_exact = source.byte_order_mark + source.text.encode(source.codec, "surrogatepass") == source.data
     except (UnicodeError, LookupError):
         is_exact = False
     if not is_exact:
         msg = f"its encoding ({source.codec}) cannot be written back unchanged"
         raise EditError(msg)
-    edits, position, byte_offset = [], 0, len(source.mark)
+    edits, position, byte_offset = [], 0, len(source.byte_order_mark)
     expected_parts = []
     for start, end, new_text in replacements:
         if start < position:
@@ -72,7 +72,7 @@ def make_edits(source: Source, replacements: Iterable[tuple[int, int, str]]) -> 
     expected_text = "".join([*expected_parts, source.text[position:]])
     try:
         edited = apply_edits(source.data, edits)
-        is_exact = edited == source.mark + expected_text.encode(source.codec, "surrogatepass")
+        is_exact = edited == source.byte_order_mark + expected_text.encode(source.codec, "surrogatepass")
     except (EditError, UnicodeError):
         is_exact = False
     if not is_exact:  # the bytes of a character depend on the text around it, as in punycode
@@ -85,9 +85,9 @@ def apply_edits(data: bytes, edits: Iterable[Edit]) -> bytes:
     """Apply the edits and return the bytes. Raise EditError if old bytes do not match or edits overlap."""
     parts, position = [], 0
     for edit in sorted(edits):
-        end = edit.start + len(edit.old)
-        if edit.start < position or data[edit.start : end] != edit.old:
+        end = edit.start + len(edit.old_bytes)
+        if edit.start < position or data[edit.start : end] != edit.old_bytes:
             raise EditError("the text to correct is not where it was found")
-        parts += [data[position : edit.start], edit.new]
+        parts += [data[position : edit.start], edit.new_bytes]
         position = end
     return b"".join([*parts, data[position:]])

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from tfdoctor.parse import toml
-from tfdoctor.text import lazy_pattern
+from tfdoctor.text import make_lazy_pattern
 
-VERSION = lazy_pattern(r"\b(\d{1,4}\.\d{1,4}(?:\.\d{1,6})?(?:[-~+.][0-9A-Za-z.+~-]{1,40})?)")
+VERSION_PATTERN = make_lazy_pattern(r"\b(\d{1,4}\.\d{1,4}(?:\.\d{1,6})?(?:[-~+.][0-9A-Za-z.+~-]{1,40})?)")
 _FAILURE_PHRASES = (
     ("permission", ("permission denied",)),
     ("context", ("context not found", "unable to resolve docker endpoint")),
@@ -22,7 +22,7 @@ _FAILURE_PHRASES = (
 
 def find_version(text: str) -> str | None:
     """Return the first version number in the output of `--version`, or None if there is no version number."""
-    match = VERSION.search(text[:2000])
+    match = VERSION_PATTERN.search(text[:2000])
     return match[1].rstrip(".,") if match else None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from tfdoctor.facts import KernelEvent
-from tfdoctor.text import clean_line, lazy_pattern
+from tfdoctor.text import clean_line, make_lazy_pattern
 
 MAX_LINES = 20_000
 """The maximum number of lines that are parsed, counted from the end of the log."""
@@ -20,57 +20,59 @@ MAX_EVENTS = 60
 MAX_JOINED_LINES = 6
 """The maximum number of lines that are joined to one NVRM message."""
 
-_BOOT_LINE = lazy_pattern(r"\bLinux version [0-9]{1,2}\.[0-9]{1,3}")
-_NVIDIA_LINE = lazy_pattern(
+_BOOT_LINE = make_lazy_pattern(r"\bLinux version [0-9]{1,2}\.[0-9]{1,3}")
+_NVIDIA_LINE = make_lazy_pattern(
     r"NVRM|nvidia|Lockdown: |Loading of (?:unsigned|module with)|has fallen off the bus", re.IGNORECASE
 )
-_PREFIX = lazy_pattern(r"(?:[^\[\n]{0,120}?\bkernel: ?)?(?:\[[^\]\n]{1,40}\] ?)?")
+_PREFIX = make_lazy_pattern(r"(?:[^\[\n]{0,120}?\bkernel: ?)?(?:\[[^\]\n]{1,40}\] ?)?")
 """The prefix of a message: that of syslog or journalctl, and the time stamp of the kernel."""
 _BUS_ID = r"(?P<bus>[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})"
-_XID = lazy_pattern(rf"NVRM: Xid \((?:PCI:)?{_BUS_ID}[^)]{{0,60}}\): (?P<number>[0-9]{{1,4}})\b")
-_XID_PROCESS = lazy_pattern(r"\bpid='?(?P<pid>[0-9]{1,10})'?, name='?(?P<name>[^,']{1,64})")
-_DRIVER_LOADED = lazy_pattern(r"NVRM: loading NVIDIA UNIX")
+_XID = make_lazy_pattern(rf"NVRM: Xid \((?:PCI:)?{_BUS_ID}[^)]{{0,60}}\): (?P<number>[0-9]{{1,4}})\b")
+_XID_PROCESS = make_lazy_pattern(r"\bpid='?(?P<pid>[0-9]{1,10})'?, name='?(?P<name>[^,']{1,64})")
+_DRIVER_LOADED = make_lazy_pattern(r"NVRM: loading NVIDIA UNIX")
 
 EVENT_PATTERNS = (
     (
         "api-mismatch",
-        lazy_pattern(
+        make_lazy_pattern(
             r"API mismatch: the client .{0,100}?has the version (?P<library>[0-9.]{3,20}),? ?but this "
             r"kernel module has the version (?P<module>[0-9.]{3,20})"
         ),
     ),
-    ("needs-open", lazy_pattern(r"requires use of the NVIDIA open kernel modules")),
+    ("needs-open", make_lazy_pattern(r"requires use of the NVIDIA open kernel modules")),
     (
         "legacy",
-        lazy_pattern(
+        make_lazy_pattern(
             r"installed in this system is supported through the NVIDIA (?P<branch>[0-9]{2,3})[.x0-9]* Legacy"
         ),
     ),
-    ("not-supported", lazy_pattern(r"installed in this system is not supported by")),
+    ("not-supported", make_lazy_pattern(r"installed in this system is not supported by")),
     (
         "taken",
-        lazy_pattern(r"is already bound to (?P<driver>[\w-]{1,40})|NVIDIA probe routine was not called for"),
+        make_lazy_pattern(
+            r"is already bound to (?P<driver>[\w-]{1,40})|NVIDIA probe routine was not called for"
+        ),
     ),
-    ("bad-bar", lazy_pattern(r"PCI I/O region assigned to your NVIDIA device is invalid")),
-    ("bus-lost", lazy_pattern(r"has fallen off the bus")),
-    ("firmware-missing", lazy_pattern(r"Direct firmware load for nvidia/\S{1,120} failed")),
+    ("bad-bar", make_lazy_pattern(r"PCI I/O region assigned to your NVIDIA device is invalid")),
+    ("bus-lost", make_lazy_pattern(r"has fallen off the bus")),
+    ("firmware-missing", make_lazy_pattern(r"Direct firmware load for nvidia/\S{1,120} failed")),
     (
         "init-failed",
-        lazy_pattern(r"RmInitAdapter failed! ?\((?P<code>[0-9A-Fa-fx:]{3,40})\)|rm_init_adapter"),
+        make_lazy_pattern(r"RmInitAdapter failed! ?\((?P<code>[0-9A-Fa-fx:]{3,40})\)|rm_init_adapter"),
     ),
     (
         "wrong-kernel",
-        lazy_pattern(
+        make_lazy_pattern(
             r"nvidia(?:[_-]\w{1,20})?: (?:disagrees about version of symbol|version magic|Unknown symbol)"
         ),
     ),
     (
         "probe-failed",
-        lazy_pattern(r"NVIDIA probe routine failed for|nvidia[^\n]{0,80} failed with error -[0-9]"),
+        make_lazy_pattern(r"NVIDIA probe routine failed for|nvidia[^\n]{0,80} failed with error -[0-9]"),
     ),
     (
         "unsigned",
-        lazy_pattern(
+        make_lazy_pattern(
             r"unsigned module loading is restricted"
             r"|Loading of (?:unsigned module|module with unavailable key) is rejected"
         ),
@@ -166,7 +168,9 @@ def _parse_event(message: str) -> KernelEvent | None:
             text=message,
             xid=int(xid_match["number"]),
             pci_bus_id=f"{xid_match['bus']}.0".lower(),
-            process=f"{process_match['name'].strip()} ({process_match['pid']})" if process_match is not None else "",
+            process=f"{process_match['name'].strip()} ({process_match['pid']})"
+            if process_match is not None
+            else "",
         )
     for kind, pattern in EVENT_PATTERNS:
         if pattern.search(message):

@@ -34,7 +34,7 @@ class LibraryLink(Parsed):
 
 
 @dataclass(frozen=True, slots=True)
-class Ldconfig(Parsed):
+class LdconfigListing(Parsed):
     """The cache entries and the links, in order.
 
     ``cuda_related`` are the sonames of NVIDIA libraries in either, sorted and without duplicates.
@@ -46,7 +46,7 @@ class Ldconfig(Parsed):
     notes: tuple[str, ...] = ()
 
 
-def parse_ldconfig(text: str) -> Ldconfig:
+def parse_ldconfig(text: str) -> LdconfigListing:
     """Parse either output, even if it was filtered by grep or commented out, or if lines were joined."""
     libs: list[CachedLibrary] = []
     links: list[LibraryLink] = []
@@ -58,7 +58,7 @@ def parse_ldconfig(text: str) -> Ldconfig:
             pairs = (match.groups() for match in _LINK.finditer(line))
             links.extend(LibraryLink(soname, target) for soname, target in pairs if ".so" in soname)
     sonames = {lib.soname for lib in libs} | {link.soname for link in links}
-    return Ldconfig(
+    return LdconfigListing(
         libs=tuple(libs),
         links=tuple(links),
         cuda_related=tuple(sorted(name for name in sonames if _CUDA_SONAME.match(name))),

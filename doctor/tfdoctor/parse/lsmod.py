@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tfdoctor.parse._text import Parsed, clean_lines, unquote
 from tfdoctor.records import dataclass
-from tfdoctor.text import lazy_pattern
+from tfdoctor.text import make_lazy_pattern
 
 # lsmod: "nvidia 39059456 115 nvidia_uvm,nvidia_modeset"; /proc/modules adds "Live 0x…" and a trailing comma.
-_ROW = lazy_pattern(
+_ROW = make_lazy_pattern(
     r"([A-Za-z0-9_.+-]+)[ \t]+([0-9]{3,12})[ \t]+(-?[0-9]{1,9})(?:[ \t]+([A-Za-z0-9_,.\[\]+-]+))?(?:[ \t]|$)"
 )
 
@@ -23,7 +23,7 @@ class ListedModule(Parsed):
 
 
 @dataclass(frozen=True, slots=True)
-class Lsmod(Parsed):
+class ModuleListing(Parsed):
     """The number of all modules, the modules of the NVIDIA driver, and whether nouveau is loaded."""
 
     n_modules: int
@@ -37,10 +37,10 @@ def parse_modules(text: str) -> list[ListedModule]:
     return [module for line in clean_lines(text) if (module := _parse_row(line)) is not None]
 
 
-def parse_lsmod(text: str) -> Lsmod:
+def parse_lsmod(text: str) -> ModuleListing:
     """Parse either listing, even if it was filtered by grep."""
     modules = parse_modules(text)
-    return Lsmod(
+    return ModuleListing(
         n_modules=len(modules),
         nvidia_modules=tuple(module for module in modules if module.module.startswith("nvidia")),
         nouveau=any(module.module == "nouveau" for module in modules),

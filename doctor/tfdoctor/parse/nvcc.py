@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from tfdoctor.parse._text import VERSION, Parsed, clean
+from tfdoctor.parse._text import VERSION_PATTERN, Parsed, clean
 from tfdoctor.parse.smi_failure import reports_missing_program
 from tfdoctor.records import dataclass
-from tfdoctor.text import lazy_pattern
+from tfdoctor.text import make_lazy_pattern
 
-_RELEASE = lazy_pattern(r"\brelease ([0-9]{1,3}\.[0-9]{1,3})\b")
-_VERSION = lazy_pattern(rf"\bV({VERSION})\b")
+_RELEASE = make_lazy_pattern(r"\brelease ([0-9]{1,3}\.[0-9]{1,3})\b")
+_VERSION = make_lazy_pattern(rf"\bV({VERSION_PATTERN})\b")
 # "cuda_11.0_bu.TC445_37.…" in 11.0, "cuda_X.Y.rX.Y/compiler.N" since 11.2. CUDA 10.2 and older have no such line.
-_BUILD = lazy_pattern(r"\bBuild (cuda_[^\s`\"'”]+)")
-_BUILT_ON = lazy_pattern(r"\bBuilt on +([^\n]+)")
+_BUILD = make_lazy_pattern(r"\bBuild (cuda_[^\s`\"'”]+)")
+_BUILT_ON = make_lazy_pattern(r"\bBuilt on +([^\n]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Nvcc(Parsed):
+class NvccVersion(Parsed):
     """The parsed output. ``found`` says whether nvcc ran, ``release`` is X.Y, and ``version`` is X.Y.Z.
 
     A value is None if the text lacks it.
@@ -29,7 +29,7 @@ class Nvcc(Parsed):
     notes: tuple[str, ...] = ()
 
 
-def parse_nvcc(text: str) -> Nvcc:
+def parse_nvcc(text: str) -> NvccVersion:
     """Parse the output of ``nvcc --version`` or ``-V``, or the shell's message that nvcc does not exist."""
     text = clean(text)
     release_match = _RELEASE.search(text)
@@ -39,10 +39,12 @@ def parse_nvcc(text: str) -> Nvcc:
             if reports_missing_program(text, "nvcc")
             else "nvcc's 'release' line is not there"
         )
-        return Nvcc(found=False, release=None, version=None, build=None, built_on=None, notes=(reason,))
+        return NvccVersion(
+            found=False, release=None, version=None, build=None, built_on=None, notes=(reason,)
+        )
     version_match = _VERSION.search(text, release_match.end()) or _VERSION.search(text)
     build_match = _BUILD.search(text)
-    return Nvcc(
+    return NvccVersion(
         found=True,
         release=release_match[1],
         version=version_match[1] if version_match else None,

@@ -9,7 +9,9 @@ from tfdoctor.parse._text import Parsed, clean_lines, is_fence
 from tfdoctor.records import dataclass
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
-_FREEZE_LINE = re.compile(rf"({_NAME})(?:\[[^\]\s]{{0,200}}\])?[ \t]*===?[ \t]*([^\s=;,#\\]+)[ \t]*(?:[;#\\].*)?")
+_FREEZE_LINE = re.compile(
+    rf"({_NAME})(?:\[[^\]\s]{{0,200}}\])?[ \t]*===?[ \t]*([^\s=;,#\\]+)[ \t]*(?:[;#\\].*)?"
+)
 _FREEZE_URL_LINE = re.compile(rf"({_NAME})(?:\[[^\]\s]{{0,200}}\])? @ (\S+).*")
 _CONDA_EXPORT_LINE = re.compile(rf"(?:- )?({_NAME})=([^\s=]+)(?:=([^\s=]+))?")
 _LEGACY_PIP_LIST_LINE = re.compile(rf"({_NAME}) \(([^\s(),]+)(?:, [^()]*)?\)")
@@ -34,7 +36,7 @@ class Package(Parsed):
 
 
 @dataclass(frozen=True, slots=True)
-class PipConda(Parsed):
+class PackageListing(Parsed):
     """The parsed listing.
 
     ``format`` is ``freeze``, ``pip_list``, ``conda_list`` or ``conda_export``, or None if there are no packages.
@@ -48,7 +50,7 @@ class PipConda(Parsed):
     notes: tuple[str, ...] = ()
 
 
-def parse_pip_conda(text: str) -> PipConda:
+def parse_pip_conda(text: str) -> PackageListing:
     """Parse a package listing in the format of most of its lines. Other lines are ignored."""
     lines = [line for line in clean_lines(text) if line.strip() and not is_fence(line)]
     entries = [entry for line in lines if (entry := _parse_row(line)) is not None]
@@ -62,10 +64,10 @@ def parse_pip_conda(text: str) -> PipConda:
         entries = [(layout, package) for layout, package in entries if layout != "word"]
     counts = Counter(layout for layout, _ in entries)
     if not counts:
-        return PipConda(format=None, n_packages=0, relevant=(), notes=("no package lines",))
+        return PackageListing(format=None, n_packages=0, relevant=(), notes=("no package lines",))
     layout = max(counts, key=counts.__getitem__)
     packages = tuple(package for entry_layout, package in entries if entry_layout == layout)
-    return PipConda(
+    return PackageListing(
         format=layout,
         n_packages=len(packages),
         relevant=tuple(package for package in packages if _RELEVANT_NAME.match(package.name)),

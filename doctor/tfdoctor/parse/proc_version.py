@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 
-from tfdoctor.parse._text import VERSION, Parsed, clean
+from tfdoctor.parse._text import VERSION_PATTERN, Parsed, clean
 from tfdoctor.records import dataclass
-from tfdoctor.text import lazy_pattern
+from tfdoctor.text import make_lazy_pattern
 
-_NVRM_LINE = lazy_pattern(r"NVRM version:[ \t]*([^\n]*)", re.IGNORECASE)
-_GCC_LINE = lazy_pattern(r"GCC version:[ \t]*([^\n]*)", re.IGNORECASE)
+_NVRM_LINE = make_lazy_pattern(r"NVRM version:[ \t]*([^\n]*)", re.IGNORECASE)
+_GCC_LINE = make_lazy_pattern(r"GCC version:[ \t]*([^\n]*)", re.IGNORECASE)
 # The look-arounds prevent a match within x86_64 or aarch64.
-_VERSION = lazy_pattern(rf"(?<![\w.])({VERSION})(?![\w.])")
+_VERSION = make_lazy_pattern(rf"(?<![\w.])({VERSION_PATTERN})(?![\w.])")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from tfdoctor.parse._text import VERSION, Parsed, clean
+from tfdoctor.parse._text import VERSION_PATTERN, Parsed, clean
 from tfdoctor.records import dataclass
-from tfdoctor.text import lazy_pattern
+from tfdoctor.text import make_lazy_pattern
 
 # The kind of failure by exit status: nvidia-smi exits with NVML's error number. 127 comes from the shell.
 EXIT_STATUS_KINDS = {
@@ -49,7 +49,7 @@ _NOT_IN_CONTAINER = (
     r"|executable file [`'\"]?nvidia-smi[`'\"]? not found"
 )
 _FAILURE_PATTERNS = tuple(
-    (kind, lazy_pattern(pattern))
+    (kind, make_lazy_pattern(pattern))
     for kind, pattern in (
         ("driver_not_communicating", r"couldn't communicate with (?:the )?nvidia driver"),
         ("gpu_lost", r"gpu is lost|gpu has fallen off the bus"),
@@ -76,9 +76,9 @@ _FAILURE_PATTERNS = tuple(
 _HANDLE_PHRASE = " the device handle for "
 _HANDLE_KINDS = {"gpu_lost", "device_handle_unknown_error", "device_handle_not_found"}
 # The domain has exactly 8 or 4 digits, because text can precede it directly ("GPU00000:81:00.0").
-_BUS_ID = lazy_pattern(r"(?:[0-9A-Fa-f]{8}|[0-9A-Fa-f]{4}):[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
-_NVML_VERSION = lazy_pattern(rf"NVML library version:? ({VERSION})", re.IGNORECASE)
-_EXIT_STATUS = lazy_pattern(
+_BUS_ID = make_lazy_pattern(r"(?:[0-9A-Fa-f]{8}|[0-9A-Fa-f]{4}):[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
+_NVML_VERSION = make_lazy_pattern(rf"NVML library version:? ({VERSION_PATTERN})", re.IGNORECASE)
+_EXIT_STATUS = make_lazy_pattern(
     r"\b(?:exit(?:ed)?(?: with)?(?: status| code| value)?|return ?code|exit-?(?:status|code))[ :=]{1,3}"
     r"([0-9]{1,3})\b",
     re.IGNORECASE,
@@ -87,7 +87,7 @@ _REPORTING_TOOLS = (
     "nvidia-container-cli", "nvidia-container-runtime", "nvidia-device-plugin", "gpustat", "nvtop", "nvitop",
     "dcgm", "pynvml",
 )  # fmt: skip
-_NVCC_OUTPUT = lazy_pattern(r"cuda compilation tools|\bnvcc: nvidia")
+_NVCC_OUTPUT = make_lazy_pattern(r"cuda compilation tools|\bnvcc: nvidia")
 
 
 @dataclass(frozen=True, slots=True)

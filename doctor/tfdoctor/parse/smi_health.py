@@ -29,7 +29,7 @@ UNCORRECTED_COUNTERS = (
 """Elements that count uncorrectable errors. The GPU generation decides which of them a report contains."""
 REASON_PREFIXES = ("clocks_event_reason_", "clocks_throttle_reason_")
 """Prefixes of the elements that state a reason for reduced clocks."""
-SLOWDOWNS = frozenset(
+SLOWDOWN_REASONS = frozenset(
     {
         "hw_slowdown",
         "hw_thermal_slowdown",
@@ -123,7 +123,7 @@ def _list_slowdowns(gpu: Element) -> tuple[str, ...]:
             name = element.tag
             for prefix in REASON_PREFIXES:
                 name = name.removeprefix(prefix)
-            if name in SLOWDOWNS and (element.text or "").strip() == "Active":
+            if name in SLOWDOWN_REASONS and (element.text or "").strip() == "Active":
                 reasons.append(name)
     return tuple(dict.fromkeys(reasons))
 

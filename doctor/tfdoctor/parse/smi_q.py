@@ -155,4 +155,8 @@ def _count_processes(entries: list[_ReportLine]) -> int | None:
         return None
     remark = heading.value or ""
     # a placeholder such as N/A means that the list is unavailable, but "None" means that it is empty
-    return None if not process_count and remark and is_placeholder(remark) and remark.lower() != "none" else process_count
+    return (
+        None
+        if not process_count and remark and is_placeholder(remark) and remark.lower() != "none"
+        else process_count
+    )

@@ -394,13 +394,19 @@ def _parse_gpu_start(cells: list[_Cell], cell_index: int) -> TableGpu | None:
         bus_match, rest = inline_match, rest[: inline_match.start()].strip()
     name, mode = _split_name_and_mode(rest)
     if bus_match is not None:
-        return _make_named_gpu(int(index_match[1]), name, None if is_placeholder(bus_match["bus"]) else bus_match["bus"], mode)
+        return _make_named_gpu(
+            int(index_match[1]), name, None if is_placeholder(bus_match["bus"]) else bus_match["bus"], mode
+        )
     if mode is not None and cell.has_closing_pipe and _is_name(name):
         return _make_named_gpu(int(index_match[1]), name, None, mode)
     if _MEMORY.search(rest) and _is_name(rest):
         # The author of the text shortened the row to name and memory, separated by dots or spaces.
         short_name = re.split(r"\s{2,40}|\s\.\.\.\s", rest, maxsplit=1)[0]
-        return _make_named_gpu(int(index_match[1]), short_name, None, None) if not _MEMORY.search(short_name) else None
+        return (
+            _make_named_gpu(int(index_match[1]), short_name, None, None)
+            if not _MEMORY.search(short_name)
+            else None
+        )
     return None
 
 

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.parse._text import Parsed, clean_lines, has_ansi
 from tfdoctor.records import dataclass
-from tfdoctor.text import lazy_pattern
+from tfdoctor.text import make_lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _AFFINITY_COLUMNS = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
-_GPU = lazy_pattern(r"GPU[0-9]{1,4}")
+_GPU = make_lazy_pattern(r"GPU[0-9]{1,4}")
 # A connection between two devices. SOC is the former name of SYS.
-_LINK = lazy_pattern(r"X|SYS|SOC|NODE|PHB|PXB|PIX|PSB|NV[0-9]{1,3}|C2C|N/A|OK|NS|CNS|GNS|TNS|U|DR|--")
+_LINK = make_lazy_pattern(r"X|SYS|SOC|NODE|PHB|PXB|PIX|PSB|NV[0-9]{1,3}|C2C|N/A|OK|NS|CNS|GNS|TNS|U|DR|--")
 # A terminal escape, such as that for underlining, that lost its escape character.
-_BARE_SGR = lazy_pattern(r"\[[0-9]{0,3}m")
+_BARE_SGR = make_lazy_pattern(r"\[[0-9]{0,3}m")
 
 
 @dataclass(frozen=True, slots=True)
-class SmiTopo(Parsed):
+class SmiTopology(Parsed):
     """The parsed matrix. ``matrix`` maps the device of each row to its links by column.
 
     ``affinity_tokens`` maps each GPU to the words to the right of the matrix. Their columns are unknown, because an
@@ -39,12 +39,14 @@ class SmiTopo(Parsed):
     notes: tuple[str, ...] = ()
 
 
-def parse_smi_topo(text: str) -> SmiTopo:
+def parse_smi_topo(text: str) -> SmiTopology:
     """Parse the matrix, with tabs or spaces. The header need not be indented or underlined."""
     lines = [_BARE_SGR.sub("", line) for line in clean_lines(text)]
     header_index = next((index for index, line in enumerate(lines) if _is_header(line)), None)
     if header_index is None:
-        return SmiTopo(n_gpus=0, columns=(), nics=(), ansi=has_ansi(text), notes=("no header row with GPU columns",))
+        return SmiTopology(
+            n_gpus=0, columns=(), nics=(), ansi=has_ansi(text), notes=("no header row with GPU columns",)
+        )
     names, affinity_columns = _parse_header(lines[header_index])
     devices = set(names)
     matrix: dict[str, dict[str, str]] = {}
@@ -64,7 +66,7 @@ def parse_smi_topo(text: str) -> SmiTopo:
             affinity_tokens[label] = tuple(tokens[1 + len(names) :])
     gpu_count = sum(_GPU.fullmatch(name) is not None for name in names)
     missing = [name for name in names if name not in matrix]
-    return SmiTopo(
+    return SmiTopology(
         n_gpus=gpu_count,
         columns=names,
         nics=tuple(name for name in names if not _GPU.fullmatch(name)),

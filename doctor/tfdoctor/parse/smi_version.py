@@ -9,14 +9,14 @@ import re
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from tfdoctor.parse._text import VERSION, Parsed, clean_lines, unquote
+from tfdoctor.parse._text import VERSION_PATTERN, Parsed, clean_lines, unquote
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LINE = re.compile(r"((?:NVIDIA-SMI|NVML|DRIVER|KMD|CUDA(?: UMD)?) +version) *: *(\S[^\n]*)", re.IGNORECASE)
-_VERSION = re.compile(VERSION)
+_VERSION = re.compile(VERSION_PATTERN)
 
 
 @dataclass(frozen=True, slots=True)

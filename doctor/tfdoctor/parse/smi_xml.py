@@ -89,7 +89,9 @@ def parse_smi_xml(text: str) -> SmiXml:
         driver_version=_clean_version(driver_raw),
         cuda_version=_clean_version(cuda_raw),
         attached_gpus=to_int(_get_text(root, "attached_gpus") or ""),
-        gpus=tuple(_make_gpu(position, gpu_element) for position, gpu_element in enumerate(root.findall("gpu"))),
+        gpus=tuple(
+            _make_gpu(position, gpu_element) for position, gpu_element in enumerate(root.findall("gpu"))
+        ),
         cuda_version_raw=cuda_raw,
         driver_version_raw=driver_raw,
         complete=problem is None,

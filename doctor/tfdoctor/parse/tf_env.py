@@ -30,7 +30,7 @@ _IMPORT_ERROR = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class EnvSmi(Parsed):
+class TfEnvSmi(Parsed):
     """The nvidia-smi section: the values of a table, or the ``kind`` of an ``smi_failure`` in ``failure``."""
 
     driver_version: str | None = None
@@ -41,7 +41,7 @@ class EnvSmi(Parsed):
 
 
 @dataclass(frozen=True, slots=True)
-class EnvRun(Parsed):
+class TfEnvRun(Parsed):
     """A run of the script. A value is None if its section is missing or LD_LIBRARY_PATH is unset."""
 
     python_version: str | None
@@ -51,20 +51,20 @@ class EnvRun(Parsed):
     tf_version: str | None
     tf_import_error: bool | None
     ld_library_path: str | None
-    nvidia_smi: EnvSmi | None
+    nvidia_smi: TfEnvSmi | None
     cuda_libs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TfEnv(Parsed):
+class TfEnvReport(Parsed):
     """All runs in a report. The script appends to its file, so there are often several."""
 
     n_runs: int
-    runs: tuple[EnvRun, ...] = field(default=())
+    runs: tuple[TfEnvRun, ...] = field(default=())
     notes: tuple[str, ...] = ()
 
 
-def parse_tf_env(text: str) -> TfEnv:
+def parse_tf_env(text: str) -> TfEnvReport:
     """Parse a ``tf_env.txt``. A repeated section title starts the next run."""
     runs: list[dict[str, list[str]]] = []
     current_lines: list[str] | None = None
@@ -80,7 +80,9 @@ def parse_tf_env(text: str) -> TfEnv:
     parsed_runs = tuple(
         _make_run({name: "\n".join(lines) for name, lines in sections.items()}) for sections in runs
     )
-    return TfEnv(n_runs=len(parsed_runs), runs=parsed_runs, notes=() if parsed_runs else ("no '== section ==' titles",))
+    return TfEnvReport(
+        n_runs=len(parsed_runs), runs=parsed_runs, notes=() if parsed_runs else ("no '== section ==' titles",)
+    )
 
 
 def has_tf_env_titles(text: str) -> bool:
@@ -93,16 +95,18 @@ def has_tf_env_titles(text: str) -> bool:
     return len(titles & _SCRIPT_TITLES) > 1
 
 
-def _make_run(sections: Mapping[str, str]) -> EnvRun:
+def _make_run(sections: Mapping[str, str]) -> TfEnvRun:
     import_section = sections.get("tensorflow import")
     version_match = _TF_VERSION.search(import_section or "")
-    return EnvRun(
+    return TfEnvRun(
         python_version=_find_python_version(sections),
         docker=_parse_flag(sections.get("are we in docker"), "yes", "no"),
         pips=_parse_pips(sections.get("check pips", "")),
         virtualenv=_parse_flag(sections.get("check for virtualenv"), "true", "false"),
         tf_version=version_match[1] if version_match else None,
-        tf_import_error=None if import_section is None else not version_match and bool(_IMPORT_ERROR.search(import_section)),
+        tf_import_error=None
+        if import_section is None
+        else not version_match and bool(_IMPORT_ERROR.search(import_section)),
         ld_library_path=_find_library_path(sections.get("env", "")),
         nvidia_smi=_parse_smi(sections.get("nvidia-smi")),
         cuda_libs=tuple(
@@ -136,17 +140,17 @@ def _find_library_path(section: str) -> str | None:
     return None if value == "is unset" or not value else value
 
 
-def _parse_smi(section: str | None) -> EnvSmi | None:
+def _parse_smi(section: str | None) -> TfEnvSmi | None:
     if section is None:
         return None
     if looks_like_smi_table(section):
         table = parse_smi_table(section)
         names = tuple(gpu.name for gpu in table.gpus)
-        return EnvSmi(
+        return TfEnvSmi(
             driver_version=table.driver_version,
             cuda_version=table.cuda_version,
             gpus=names,
             n_processes=table.n_processes,
         )
     kind = parse_smi_failure(section).kind
-    return EnvSmi(failure=kind) if kind else None
+    return TfEnvSmi(failure=kind) if kind else None

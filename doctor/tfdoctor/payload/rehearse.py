@@ -71,7 +71,7 @@ def find_missing_module(error):
         while innermost.tb_next is not None:
             innermost = innermost.tb_next
         # For "a.b" the message names only "b" if "a" exists. Ignore it then, because "b" alone is misleading.
-        if innermost.tb_frame.f_code is load.__code__:
+        if innermost.tb_frame.f_code is import_by_name.__code__:
             requested_modules = [innermost.tb_frame.f_locals["name"]]
         else:
             _, _, _, source_line = traceback.extract_tb(innermost)[-1]
@@ -94,7 +94,7 @@ def describe_error(error):
     }
 
 
-def load(name):
+def import_by_name(name):
     """Import a module and return it."""
     __import__(name)
     return sys.modules[name]
@@ -106,7 +106,7 @@ def access_attribute(name, chain):
     first, _, others = chain.partition(".")
     if not hasattr(value, first):
         try:
-            load(name + "." + first)
+            import_by_name(name + "." + first)
         except ImportError as error:
             missing_name = getattr(error, "name", None)
             if missing_name is not None and missing_name != name + "." + first:
@@ -128,7 +128,7 @@ def get_module_path(name):
 def rehearse(name, chains):
     """Import a module and access its attributes. Return the facts about the error, or {}."""
     try:
-        load(name)
+        import_by_name(name)
         for chain in chains:
             access_attribute(name, chain)
     except KeyboardInterrupt:

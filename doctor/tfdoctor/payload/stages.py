@@ -35,9 +35,9 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from stages_bench import do_bench
 from stages_compute import do_compute, do_cudnn
-from stages_devices import Run, do_import, do_visible
+from stages_devices import SharedState, do_import, do_visible
 from stages_nccl import do_nccl
-from stages_output import MAX_ERROR_CHARS, WRITER, MissingFeature, ProgressReporter, WrongResult, say, summarize_error, measure_since, format_error
+from stages_output import MAX_ERROR_CHARS, WRITER, MissingFeature, ProgressReporter, StageError, say, summarize_error, measure_seconds_since, format_error
 
 sys.path.pop(0)
 
@@ -69,7 +69,7 @@ def run_stage(run, stage, limit):
         # An all-reduce is optional: there may be one GPU only, or no NCCL.
         status, detail = ("skipped" if stage == "nccl" else "failed"), "%s" % error
         full_error = detail if status == "failed" else ""
-    except WrongResult as error:
+    except StageError as error:
         status, detail = "failed", "%s" % error
         full_error, facts = getattr(error, "raw", "") or detail, getattr(error, "facts", {})
     except BaseException as error:
@@ -78,7 +78,7 @@ def run_stage(run, stage, limit):
     finally:
         progress.stop_event.set()
         set_alarm(0)
-    say(stage=stage, status=status, detail=detail[:MAX_ERROR_CHARS], seconds=measure_since(started), error=full_error, **facts)
+    say(stage=stage, status=status, detail=detail[:MAX_ERROR_CHARS], seconds=measure_seconds_since(started), error=full_error, **facts)
     return status != "failed"
 
 
@@ -89,7 +89,7 @@ def main():
     os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
     stages = set(request.get("stages") or DEFAULT_STAGES) | set(DEFAULT_STAGES[:2])
     limits = request.get("limits") or {}
-    run = Run(request)
+    run = SharedState(request)
     for stage in STAGES:
         if stage in stages and not run_stage(run, stage, float(limits.get(stage) or 0)):
             break

@@ -9,10 +9,10 @@ import re
 import tempfile
 import time
 
-from stages_compute import Tf32Switch
+from stages_compute import Tf32Disabler
 from stages_bench_work import DTYPES, WORKLOADS, build_session_work, iter_eager_work
-from stages_devices import Card, get_config_function
-from stages_output import MAX_ERROR_CHARS, WrongResult, say, summarize_error, format_error
+from stages_devices import DeviceUnderTest, get_config_function
+from stages_output import MAX_ERROR_CHARS, StageError, say, summarize_error, format_error
 
 ROUNDS = 8
 MAX_SAMPLES = 400  # samples (timed calls) for a piece of work in all rounds
@@ -138,7 +138,7 @@ def do_bench(run):
     config = v1.ConfigProto(
         gpu_options=v1.GPUOptions(allow_growth=True), allow_soft_placement=True, device_count={"CPU": cpu_count}
     )
-    Tf32Switch(run, True).__enter__()  # the known peak speeds of float32 are those without TF32
+    Tf32Disabler(run, True).__enter__()  # the known peak speeds of float32 are those without TF32
     split_cpu(run, cpu_count)
     for workload in request.get("workloads") or WORKLOADS:  # one graph each, because optimizing a large one is slow
         graph = v1.Graph()
@@ -148,7 +148,7 @@ def do_bench(run):
             say(stage="bench", log=log.text)
         with graph.as_default():
             make_pieces(build_session_work(run, cards, dict(request, workloads=[workload]), format_device_name), session, pieces, errors, v1)
-    pieces = sort_in_turns(pieces)
+    pieces = sort_smallest_first(pieces)
     start_time = clock()  # the import and building the graphs do not count
     start_time += warm_up(pieces, start_time, budget, WARM_UP_SHARE)
     benchmark = MachineBenchmark()
@@ -162,7 +162,7 @@ def do_bench(run):
     if log.text:
         say(stage="bench", log=log.text)
     start_time += clock() - build_start
-    eager_pieces = sort_in_turns(eager_pieces)
+    eager_pieces = sort_smallest_first(eager_pieces)
     start_time += warm_up(eager_pieces, start_time, budget, EAGER_WARM_UP_SHARE)
     pieces += eager_pieces
     for piece in pieces:
@@ -173,10 +173,10 @@ def do_bench(run):
             piece.is_quiet = False
             piece.report()
     if not pieces:
-        raise WrongResult("; ".join(sorted(set(errors)))[:300]) if errors else make_unsupported_request_error(request, cards)
+        raise StageError("; ".join(sorted(set(errors)))[:300]) if errors else make_unsupported_request_error(request, cards)
     timed_count = sum(1 for piece in pieces if piece.seconds)
     if not timed_count:
-        raise WrongResult("; ".join(sorted(set(timed_piece.skip_reason for timed_piece in pieces)))[:300])
+        raise StageError("; ".join(sorted(set(timed_piece.skip_reason for timed_piece in pieces)))[:300])
     return "%d pieces of work were timed in %.0f s" % (timed_count, clock() - start_time), {}
 
 
@@ -194,7 +194,7 @@ def make_unsupported_request_error(request, cards):
     if "matmul" in workloads or ("conv" in workloads and len(reasons) == 0):
         names = ", ".join(format_device_name(card) for card in cards)
         reasons.append("with this TensorFlow %s has no %s" % (names, " and no ".join(dtypes)))
-    error = WrongResult("; ".join(reasons))
+    error = StageError("; ".join(reasons))
     error.facts = {"wish": True}
     return error
 
@@ -227,7 +227,7 @@ def make_initializer(v1, session, known_ids):
     return initialize if initializers else None
 
 
-def sort_in_turns(pieces):
+def sort_smallest_first(pieces):
     """Return the pieces in the order in which they are run.
 
     The smallest of each family come first, so that each family is timed even if there is little time.
@@ -414,11 +414,11 @@ def select_devices(run, names):
     for name in names:
         kind, _, index = name.partition(":")
         if kind == "CPU":
-            result.append(Card(int(index), "CPU", "/device:CPU:%s" % index))
+            result.append(DeviceUnderTest(int(index), "CPU", "/device:CPU:%s" % index))
         elif name in gpus:
             result.append(gpus[name])
         else:
-            raise WrongResult("TensorFlow lists no %s" % name)
+            raise StageError("TensorFlow lists no %s" % name)
     return result
 
 

@@ -1,7 +1,7 @@
 # Part of stages.py: the work that bench times. A piece of work is (facts, make): `make` takes a session, or
 # None for eager work, and returns the function whose calls are timed. The data is in variables on the device,
 # except for copies, which test the connection.
-from stages_compute import has_dtype, Tf32Switch
+from stages_compute import has_dtype, Tf32Disabler
 from stages_output import MissingFeature
 
 DEFAULT_SIZES = {
@@ -45,7 +45,7 @@ def supports_dtype(run, card, dtype, request):
     Half precision on a CPU is slow, so it counts as supported only if it was requested.
     """
     if dtype == "tf32":
-        is_supported = Tf32Switch(run, True).set_tf32 is not None
+        is_supported = Tf32Disabler(run, True).set_tf32 is not None
         return is_supported and card.kind == "GPU" and card.capability is not None and card.capability >= (8, 0)
     if card.kind == "CPU":
         is_requested = dtype == "float32" or dtype in (request.get("dtypes") or ())
@@ -87,7 +87,7 @@ def make_fetch(session, tensor, feed=None):
 
 def allow_tf32(run, call):
     """Return a function that makes a call with TF32. TensorFlow reads the setting for each product."""
-    set_tf32 = Tf32Switch(run, True).set_tf32
+    set_tf32 = Tf32Disabler(run, True).set_tf32
 
     def call_with_tf32():
         set_tf32(True)

@@ -5,7 +5,7 @@ import re
 import time
 
 from stages_devices import parse_device_description, create_and_list_devices
-from stages_output import MissingFeature, WrongResult, round_finite, format_count, say, summarize_error, measure_since, format_error, merge_failures
+from stages_output import MissingFeature, StageError, round_finite, format_count, say, summarize_error, measure_seconds_since, format_error, merge_failures
 
 TIMED_ROWS = 4096  # rows of the matrices that are timed: 64 MiB each in float32
 PRODUCTS_PER_RUN = 4  # so that the cost of starting a run is negligible
@@ -26,7 +26,7 @@ def do_compute(run):
     """Compare matrix products on each device with numpy's, and time them. Raise WrongResult if one fails."""
     try:
         run.open()
-    except WrongResult as error:
+    except StageError as error:
         for card in run.cards:
             say(stage="compute", gpu=card.index, ok=False, error=error.raw)
         raise
@@ -63,13 +63,13 @@ def test_device(run, card):
             continue
         except Exception as error:
             full_error = format_error(error)
-            say(stage="compute", gpu=card.index, dtype=dtype, ok=False, error=full_error, seconds=measure_since(started))
+            say(stage="compute", gpu=card.index, dtype=dtype, ok=False, error=full_error, seconds=measure_seconds_since(started))
             return "%s: %s" % (dtype, summarize_error(full_error)), full_error
         for mode, deviation, limit in modes:
             line = dict(stage="compute", gpu=card.index, dtype=mode, deviation=round_finite(deviation), limit=round_finite(limit))
             if not deviation <= limit:
                 full_error = "the product is off by %.3g, and rounding explains at most %.3g" % (deviation, limit)
-                say(ok=False, error=full_error, seconds=measure_since(started), **line)
+                say(ok=False, error=full_error, seconds=measure_seconds_since(started), **line)
                 return "%s: %s" % (mode, full_error), full_error
             speed, note = {}, ""
             if run.device_kind == "GPU" and not run.uses_small_sizes:
@@ -82,7 +82,7 @@ def test_device(run, card):
             if speed:
                 label += " at %.0f GFLOP/s" % speed["gflops"]
             results.append(label + (" (%s)" % note if note else ""))
-            say(ok=True, seconds=measure_since(started), note=note, **line)
+            say(ok=True, seconds=measure_seconds_since(started), note=note, **line)
     return "computes correctly: " + ", ".join(results), ""
 
 
@@ -127,7 +127,7 @@ def compare_product(run, card, dtype):
     if dtype != "float32" or not limit < deviation <= compute_tf32_limit(n):
         return [(dtype, deviation, limit)]
     modes = [("tf32", deviation, compute_tf32_limit(n))]
-    with Tf32Switch(run, True) as is_disabled:
+    with Tf32Disabler(run, True) as is_disabled:
         if is_disabled:
             deviation = float(numpy.abs(compute_product(run, card, dtype, left, right) - expected).max())
             modes.append((dtype, deviation, limit))
@@ -144,7 +144,7 @@ def compute_tf32_limit(n):
     return 6 * TF32_UNIT * math.sqrt(2.0 * n) / 3
 
 
-class Tf32Switch(object):
+class Tf32Disabler(object):
     """A context manager that disables TF32 if `disable` is true and this TensorFlow allows it.
 
     It yields whether TF32 is disabled.
@@ -220,7 +220,7 @@ def measure_speed(run, card, dtype, mode, times_copy):
                 started = time.time()
                 session.run(copied_sum, {placeholder: matrix})
                 copies.append(time.time() - started)
-            with Tf32Switch(run, mode == "float32"):
+            with Tf32Disabler(run, mode == "float32"):
                 seconds = time_call(run.timed_seconds, lambda: session.run(final_sum))
     facts = {"gflops": round_finite(2.0 * rows**3 * PRODUCTS_PER_RUN / seconds / 1e9), "expected_gflops": None}
     notes = [] if rows == TIMED_ROWS else ["so slow that products of %d rows were timed" % rows]
@@ -287,10 +287,10 @@ def do_cudnn(run):
             deviation = compare_convolution(run, card)
         except Exception as error:
             full_error = format_error(error)
-            say(stage="cudnn", gpu=card.index, ok=False, error=full_error, seconds=measure_since(started))
+            say(stage="cudnn", gpu=card.index, ok=False, error=full_error, seconds=measure_seconds_since(started))
             failures.append((card, summarize_error(full_error), full_error))
         else:
-            say(stage="cudnn", gpu=card.index, ok=True, seconds=measure_since(started), of_limit=round_finite(deviation))
+            say(stage="cudnn", gpu=card.index, ok=True, seconds=measure_seconds_since(started), of_limit=round_finite(deviation))
     if failures:
         raise merge_failures(failures, len(run.cards), run.device_kind)
     return "a convolution, forward and backward, is right on %s" % format_count(len(run.cards), run.device_kind), {}
@@ -334,7 +334,7 @@ def compare_convolution(run, card):
     ):
         deviation, limit = float(numpy.abs(array.astype("float64") - expected_array).max()), compute_tf32_limit(product_count)
         if not deviation <= limit:
-            raise WrongResult("%s is off by %.3g, and rounding explains at most %.3g" % (name, deviation, limit))
+            raise StageError("%s is off by %.3g, and rounding explains at most %.3g" % (name, deviation, limit))
         largest_share = max(largest_share, deviation / limit)
     return largest_share
 

@@ -3,14 +3,14 @@ import os
 import re
 import sys
 
-from stages_output import WrongResult, format_count, say, summarize_error, format_error
+from stages_output import StageError, format_count, say, summarize_error, format_error
 
 DEFAULT_ROWS = {"GPU": 1024, "CPU": 256}
 SMALL_ROWS = 48
 TIMED_S = 0.3  # seconds for which a timed call is repeated
 
 
-class Card(object):
+class DeviceUnderTest(object):
     """A device under test."""
 
     def __init__(self, index, kind, name):
@@ -28,7 +28,7 @@ class Card(object):
         return (int(match.group(1)), int(match.group(2))) if match else None
 
 
-class Run(object):
+class SharedState(object):
     """The state that the stages share."""
 
     def __init__(self, request):
@@ -70,7 +70,7 @@ class Run(object):
                     self.is_open = True
         except Exception as cause:
             full_error = format_error(cause)
-            error = WrongResult("TensorFlow cannot make its devices: %s" % summarize_error(full_error))
+            error = StageError("TensorFlow cannot make its devices: %s" % summarize_error(full_error))
             error.raw = full_error
             raise error
 
@@ -136,7 +136,7 @@ def do_import(run):
     run.tf = tf
     version = str(getattr(tf, "__version__", ""))
     if not hasattr(run.v1, "Session"):
-        raise WrongResult("what was imported is no TensorFlow: %s" % getattr(tf, "__path__", "?"))
+        raise StageError("what was imported is no TensorFlow: %s" % getattr(tf, "__path__", "?"))
     say(stage="import", tensorflow=version)
     return "TensorFlow %s on Python %s" % (version, sys.version.split()[0]), {"tensorflow": version}
 
@@ -150,7 +150,7 @@ def do_visible(run):
     notes = []
     if list_devices is not None:
         devices = list(list_devices(run.device_kind))
-        run.cards = [Card(index, run.device_kind, device.name) for index, device in enumerate(devices)]
+        run.cards = [DeviceUnderTest(index, run.device_kind, device.name) for index, device in enumerate(devices)]
         set_growth = get_config_function(run.tf, "set_memory_growth")
         get_details = get_config_function(run.tf, "get_device_details")
         for card, device in zip(run.cards, devices):
@@ -166,7 +166,7 @@ def do_visible(run):
                 card.details = dict((key, format_detail(value)) for key, value in device_details.items())
     else:
         for index, name, description in create_and_list_devices(run):
-            run.cards.append(Card(index, run.device_kind, name))
+            run.cards.append(DeviceUnderTest(index, run.device_kind, name))
             parse_device_description(run.cards[-1], description)
     facts = {
         "devices": [card.name for card in run.cards],
@@ -176,7 +176,7 @@ def do_visible(run):
         if "bench" in (run.request.get("stages") or ()):  # bench also times the CPU
             return "TensorFlow lists no %s" % run.device_kind, facts
         say(stage="visible", **facts)
-        raise WrongResult("TensorFlow lists no %s" % run.device_kind)
+        raise StageError("TensorFlow lists no %s" % run.device_kind)
     model_names = sorted(set(str(card.details.get("device_name", "")) for card in run.cards) - set([""]))
     detail = "TensorFlow lists %s" % format_count(len(run.cards), run.device_kind)
     return ": ".join([detail] + ([", ".join(model_names)] if model_names else [])) + "".join("; " + note for note in notes), facts

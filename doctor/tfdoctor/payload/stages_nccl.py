@@ -5,7 +5,7 @@ import subprocess
 import threading
 
 from stages_compute import time_call
-from stages_output import MissingFeature, WrongResult, round_finite, say, summarize_error, format_error
+from stages_output import MissingFeature, StageError, round_finite, say, summarize_error, format_error
 
 SUMMED_FLOATS, TIMED_SUMS = 1 << 22, 16  # floats per GPU in the all-reduce (16 MiB), and the number of timed repetitions
 SMALL_FLOATS = 1 << 12
@@ -48,7 +48,7 @@ def do_nccl(run):
             for index, summed in enumerate(session.run(sums)):
                 deviation = float(numpy.abs(summed - expected_sum).max())
                 if not deviation <= 0:
-                    raise WrongResult("the sum that GPU:%d got is off by %.3g" % (index, deviation))
+                    raise StageError("the sum that GPU:%d got is off by %.3g" % (index, deviation))
             if run.uses_small_sizes:
                 return "an all-reduce over %d GPUs is right" % count, {}
             seconds = time_call(run.timed_seconds, lambda: session.run(last_sums)) / TIMED_SUMS

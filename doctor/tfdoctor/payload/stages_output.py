@@ -15,7 +15,7 @@ NOISE_LINE = re.compile(
 )
 
 
-class WrongResult(Exception):
+class StageError(Exception):
     """A result is wrong, or a stage cannot run."""
 
 
@@ -116,7 +116,7 @@ def merge_failures(failures, count, kind):
         )
         for message in messages
     ]
-    error = WrongResult("%d of %s failed: %s" % (len(failures), format_count(count, kind), "; ".join(parts)))
+    error = StageError("%d of %s failed: %s" % (len(failures), format_count(count, kind), "; ".join(parts)))
     _, _, error.raw = failures[0]
     return error
 
@@ -130,5 +130,5 @@ def format_count(count, noun):
     return "%d %s%s" % (count, noun, "" if count == 1 else "s")
 
 
-def measure_since(start_time):
+def measure_seconds_since(start_time):
     return round(time.time() - start_time, 3)

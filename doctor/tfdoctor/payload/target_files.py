@@ -22,7 +22,7 @@ def record_refused(path, error):
         REFUSED_PATHS.append(path)
 
 
-def read(path, limit=MAX_READ_BYTES):
+def read_text(path, limit=MAX_READ_BYTES):
     """Return the beginning of a file as text; None if it cannot be read."""
     try:
         with open(path, "rb") as stream:
@@ -92,7 +92,7 @@ def is_foreign_object(path):
     return not header.startswith((b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"))  # Windows and macOS
 
 
-def hash_file(path, limit=(4 << 20) + 1):
+def hash_file_prefix(path, limit=(4 << 20) + 1):
     """Return the hash of a file's first `limit` bytes, formatted as in RECORD; None if it cannot be read."""
     import base64  # seldom needed, and slow to import
     import hashlib

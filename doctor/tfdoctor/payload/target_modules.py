@@ -3,7 +3,7 @@ import os
 import re
 import sys
 
-from target_files import REFUSED_PATHS, list_names, read
+from target_files import REFUSED_PATHS, list_names, read_text
 
 COMMON_FOLDERS = frozenset("__pycache__ bin include lib share site-packages lib-dynload setup test tests docs examples __init__".split())
 
@@ -18,7 +18,7 @@ def find_tensorflow_folder(path):
         if os.path.isfile(os.path.join(folder or ".", "tensorflow", "__init__.py")):
             return os.path.join(folder, "tensorflow")
         if os.path.isdir(os.path.join(folder or ".", "tensorflow")):
-            read(os.path.join(folder, "tensorflow", "__init__.py"), 1)  # records the file if it is unreadable
+            read_text(os.path.join(folder, "tensorflow", "__init__.py"), 1)  # records the file if it is unreadable
     for folder in path:  # a half-deleted installation
         if os.path.isdir(os.path.join(folder or ".", "tensorflow", "python")):
             return os.path.join(folder, "tensorflow")
@@ -53,7 +53,7 @@ def describe_tensorflow(path):
     list_names(package)
     source = os.path.join(package, "__init__.py")
     if not os.access(get_bytecode_path(source), os.R_OK):  # Python reads the bytecode if it exists
-        read(source, 1)
+        read_text(source, 1)
     result = {"package_dir": package, "core_dir": core, "framework": None, "pywrap": None, "missing": []}
     result["plugins"] = list_plugins(path)
     for entry in list_names(core):
@@ -71,18 +71,18 @@ def describe_tensorflow(path):
         result["missing"].append("python/")
     elif result["pywrap"] is None:
         result["missing"].append("python/_pywrap_tensorflow_internal.so")
-    result["build_info"] = read(os.path.join(python_folder, "platform", "build_info.py"))
+    result["build_info"] = read_text(os.path.join(python_folder, "platform", "build_info.py"))
     include_folder = os.path.join(core, "include")
     for relative in (
         "third_party/gpus/cuda/cuda_config.h",
         "external/local_config_cuda/cuda/cuda/cuda_config.h",
     ):
-        text = read(os.path.join(include_folder, *relative.split("/")))
+        text = read_text(os.path.join(include_folder, *relative.split("/")))
         if text:
             result["cuda_config"] = text
             break
     for header in ("version.h", "release_version.h"):
-        text = read(os.path.join(include_folder, "tensorflow", "core", "public", header))
+        text = read_text(os.path.join(include_folder, "tensorflow", "core", "public", header))
         if text and "TF_MAJOR_VERSION" in text:
             result["version_header"] = text
             break

@@ -3,7 +3,7 @@ import errno
 import os
 import re
 
-from target_files import REFUSED_PATHS, has_syntax_error, is_truncated, is_foreign_object, hash_file, list_names, read, get_size
+from target_files import REFUSED_PATHS, has_syntax_error, is_truncated, is_foreign_object, hash_file_prefix, list_names, read_text, get_size
 
 RELEVANT_PACKAGE = re.compile(
     r"^(~|tensorflow|tf[-_]nightly|tf[-_]|intel[-_]tensorflow|nvidia|numpy$|protobuf$|keras|torch$|jax|h5py$|ml[-_]dtypes$"
@@ -42,9 +42,9 @@ def normalize_name(name):
 
 def read_metadata(folder):
     """Return the name, the version, the installer and the requirements in a dist-info or egg-info."""
-    text = read(os.path.join(folder, "METADATA")) or read(os.path.join(folder, "PKG-INFO"))
+    text = read_text(os.path.join(folder, "METADATA")) or read_text(os.path.join(folder, "PKG-INFO"))
     if text is None and os.path.isfile(folder):
-        text = read(folder)
+        text = read_text(folder)
     result = {"requires": []}
     for line in (text or "").splitlines():
         if not line:
@@ -57,7 +57,7 @@ def read_metadata(folder):
             result[key] = value.strip()
         elif key == "requires-dist":
             result["requires"].append(value.strip())
-    installer = read(os.path.join(folder, "INSTALLER"), 100)
+    installer = read_text(os.path.join(folder, "INSTALLER"), 100)
     result["installer"] = installer.strip() if installer else None
     return result
 
@@ -126,7 +126,7 @@ def find_shared_files(owners_by_file):
         size = get_size(path)
         candidates = [owner for owner in owners if owner["size"] is None or owner["size"] == size]
         if len(candidates) > 1 and size is not None and 0 <= size <= 4 << 20:
-            digest = hash_file(path)
+            digest = hash_file_prefix(path)
             candidates = [owner for owner in candidates if owner["hash"] in ("", digest)] or candidates
         if len(candidates) > 1:
             candidates.sort(key=lambda owner: -owner["installed"])
@@ -183,7 +183,7 @@ def list_differences(folder, files, installed_at, is_tensorflow):
             ):
                 # Written after the installation: the size is the same, but the content may differ.
                 REMAINING_HASH_BYTES[0] -= status.st_size
-                difference = None if hash_file(path, status.st_size) == recorded_hash else "altered"
+                difference = None if hash_file_prefix(path, status.st_size) == recorded_hash else "altered"
         except (IOError, OSError) as error:
             difference = "unreadable" if error.errno == errno.EACCES else "missing"
         if difference:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.causes.codes import DEVICE_UNUSED, NOT_PRINTED, RAN_ON_CPU
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.placement.kernels import explain_refusals, find_cpu_operations
-from tfdoctor.placement.models import CpuOperations, Placement, PlacementData, find_kind
+from tfdoctor.placement.models import CpuOperations, Placement, PlacementData, get_device_kind
 from tfdoctor.text import join_words
 
 if TYPE_CHECKING:
@@ -60,18 +60,18 @@ CHECK_REMEDY = Remedy("See whether TensorFlow can use the GPU at all.", ("tfdoct
 
 
 def evaluate_placement(
-    data: PlacementData, name: str = "-", *, kernels: Kernels | None = None, era: str | None = None
+    data: PlacementData, name: str = "-", *, kernels: Kernels | None = None, release_range: str | None = None
 ) -> Placement:
     """Return the summary and the findings for the data of a log.
 
-    `name` is the name of the log file. `kernels` is the kernel table. `era` is the range of minor releases that can
-    have written the log, such as "2.10" or "2.4-2.11". If `kernels` or `era` is None, the findings mention only the
+    `name` is the name of the log file. `kernels` is the kernel table. `release_range` is the range of minor releases that can
+    have written the log, such as "2.10" or "2.4-2.11". If `kernels` or `release_range` is None, the findings mention only the
     kernels that the log itself lists.
     """
     cpu_operations = None
     if kernels is not None:
-        data = explain_refusals(data, kernels, era)
-        cpu_operations = find_cpu_operations(data, kernels, era)
+        data = explain_refusals(data, kernels, release_range)
+        cpu_operations = find_cpu_operations(data, kernels, release_range)
     findings = [
         *_make_refusal_finding(data, name),
         *_make_missing_gpu_finding(data),
@@ -92,25 +92,25 @@ def evaluate_placement(
             )
         )
     return Placement(
-        name=name,
-        found=data,
+        file_name=name,
+        data=data,
         summary=_summarize(data),
         findings=tuple(findings),
-        on_cpu=cpu_operations,
+        cpu_operations=cpu_operations,
     )
 
 
 def _summarize(data: PlacementData) -> str:
     """Return one or two sentences about the devices on which the operations ran, and about refusals."""
-    totals = data.totals
+    totals = data.count_by_device
     if not totals:
-        if data.calls and not data.refused:
-            total = sum(entry.count for entry in data.calls)
-            devices = _join_few(sorted({entry.device for entry in data.calls}))
+        if data.call_counts and not data.refusals:
+            total = sum(entry.count for entry in data.call_counts)
+            devices = _join_few(sorted({entry.device for entry in data.call_counts}))
             calls_text = f"{total:,} call{'s' if total != 1 else ''} of functions"
             return f"{calls_text} ran on {devices}; what they did is not printed."
-        if data.refused:
-            return f"{format_operations(len(data.refused))} refused; nothing was placed."
+        if data.refusals:
+            return f"{format_operations(len(data.refusals))} refused; nothing was placed."
         if data.devices:
             return (
                 "Nothing of placement is printed; TensorFlow lists "
@@ -119,11 +119,13 @@ def _summarize(data: PlacementData) -> str:
         if data.no_known_devices:
             return "TensorFlow knew no GPU (no known devices), and no operation is printed."
         return "This log does not say where operations ran."
-    count_by_gpu = {device: count for device, count in totals.items() if find_kind(device) in ("GPU", "TPU")}
+    count_by_gpu = {
+        device: count for device, count in totals.items() if get_device_kind(device) in ("GPU", "TPU")
+    }
     total, on_gpus = sum(totals.values()), sum(count_by_gpu.values())
     verb = "ran" if data.api == "2" else "was placed" if total == 1 else "were placed"
     subject = "The only operation" if total == 1 else f"All {format_operations(total)}"
-    if not data.complete:
+    if not data.is_complete:
         subject = f"The {format_operations(total)} that were counted"
     if not count_by_gpu:
         devices = _join_few(sorted(totals))
@@ -135,10 +137,10 @@ def _summarize(data: PlacementData) -> str:
             f"{on_gpus:,} of {format_operations(total)} {verb} on {_join_few(sorted(count_by_gpu))}, "
             f"{total - on_gpus:,} elsewhere."
         )
-    if data.refused:  # a refusal ends the program unless the program handles it
-        return f"{format_operations(len(data.refused))} refused. {text}"
+    if data.refusals:  # a refusal ends the program unless the program handles it
+        return f"{format_operations(len(data.refusals))} refused. {text}"
     heavy_counts = (
-        [] if data.count_others else [entry for entry in data.ops if entry.op in HEAVY_OPERATIONS]
+        [] if data.other_op_count else [entry for entry in data.op_counts if entry.op in HEAVY_OPERATIONS]
     )
     if heavy_counts and count_by_gpu and on_gpus != total:
         heavy_on_gpus = sum(entry.count for entry in heavy_counts if entry.device in count_by_gpu)
@@ -149,42 +151,44 @@ def _summarize(data: PlacementData) -> str:
             else f"{heavy_on_gpus:,} of {heavy_total:,}"
         )
         text += f" On a GPU are {share} matrix products and convolutions."
-    if data.unused:
-        text += f" {_join_few(data.unused)} got nothing."
+    if data.unused_devices:
+        text += f" {_join_few(data.unused_devices)} got nothing."
     return text
 
 
 def _make_refusal_finding(data: PlacementData, log_name: str) -> list[Finding]:
     """Return a finding about the operations that TensorFlow refused to place, if there are any."""
-    if not data.refused:
+    if not data.refusals:
         return []
     clauses = []
-    for refusal in data.refused[:MAX_SHOWN_ENTRIES]:
-        operation = refusal.op or refusal.node or "an operation"
-        target = f" on {refusal.wanted}" if refusal.wanted else ""
-        is_reason_vague = refusal.reason == "no-kernel" and not refusal.listed and not refusal.explanation
+    for refusal in data.refusals[:MAX_SHOWN_ENTRIES]:
+        operation = refusal.op or refusal.node_name or "an operation"
+        target = f" on {refusal.requested_device}" if refusal.requested_device else ""
+        is_reason_vague = (
+            refusal.reason == "no-kernel" and not refusal.lists_kernels and not refusal.explanation
+        )
         clauses.append(
             f"{operation}{target}: "
             f"{refusal.explanation or (UNLISTED_KERNEL_TEXT if is_reason_vague else TEXT_BY_REASON[refusal.reason])}"
         )
     more = (
-        f"; and {len(data.refused) - MAX_SHOWN_ENTRIES} more"
-        if len(data.refused) > MAX_SHOWN_ENTRIES
+        f"; and {len(data.refusals) - MAX_SHOWN_ENTRIES} more"
+        if len(data.refusals) > MAX_SHOWN_ENTRIES
         else ""
     )
     return [
         Finding(
-            Cause.PLACEMENT_ERROR.data.code,
+            Cause.PLACEMENT_ERROR.data.finding_code,
             Cause.PLACEMENT_ERROR,
             Severity.ERROR,
-            f"TensorFlow refused to place {format_operations(len(data.refused))}",
+            f"TensorFlow refused to place {format_operations(len(data.refusals))}",
             f"{'; '.join(clauses)}{more}.",
             evidence=tuple(
                 Evidence(log_name, refusal.text, refusal.line)
-                for refusal in data.refused[:MAX_SHOWN_ENTRIES]
+                for refusal in data.refusals[:MAX_SHOWN_ENTRIES]
             ),
             remedies=(SOFT_PLACEMENT_REMEDY, CHECK_REMEDY)
-            if any(refusal.reason == "no-such-device" for refusal in data.refused)
+            if any(refusal.reason == "no-such-device" for refusal in data.refusals)
             else (SOFT_PLACEMENT_REMEDY,),
         )
     ]
@@ -197,21 +201,21 @@ def _make_missing_gpu_finding(data: PlacementData) -> list[Finding]:
         cause_data = Cause.XLA_GPU_ONLY.data
         return [
             Finding(
-                cause_data.code,
+                cause_data.finding_code,
                 Cause.XLA_GPU_ONLY,
                 Severity.ERROR,
-                cause_data.title,
+                cause_data.finding_title,
                 cause_data.meaning,
                 remedies=(CHECK_REMEDY,),
             )
         ]
     if kinds & {"GPU", "TPU"} or any(
-        find_kind(device) in ("GPU", "TPU")
-        for device in (*data.totals, *(cause_data.device for cause_data in data.calls))
+        get_device_kind(device) in ("GPU", "TPU")
+        for device in (*data.count_by_device, *(cause_data.device for cause_data in data.call_counts))
     ):
         return []
     if not data.no_known_devices:
-        return [_make_no_gpu_finding()] if data.totals and data.complete else []
+        return [_make_no_gpu_finding()] if data.count_by_device and data.is_complete else []
     return [
         Finding(
             RAN_ON_CPU,
@@ -238,10 +242,10 @@ def _make_no_gpu_finding() -> Finding:
 
 def _make_unused_device_finding(data: PlacementData) -> list[Finding]:
     """Return a finding about GPUs and TPUs that ran nothing, unless operations were refused."""
-    if not data.unused or data.api is None or data.refused:
+    if not data.unused_devices or data.api is None or data.refusals:
         return []  # the device may be unused only because operations were refused
-    devices = _join_few(data.unused)
-    is_plural = len(data.unused) > 1
+    devices = _join_few(data.unused_devices)
+    is_plural = len(data.unused_devices) > 1
     return [
         Finding(
             DEVICE_UNUSED,
@@ -262,7 +266,7 @@ def _make_unused_device_finding(data: PlacementData) -> list[Finding]:
 
 def _make_interruption_finding(data: PlacementData) -> list[Finding]:
     """Return a finding about operations that often ran on the CPU between operations on a GPU, or []."""
-    frequent = [(op, count) for op, count in data.between if count >= MIN_REPORTED_CHANGES]
+    frequent = [(op, count) for op, count in data.cpu_ops_between_gpu_ops if count >= MIN_REPORTED_CHANGES]
     if not frequent:
         return []
     operations = _join_few([f"{op} ({count:,} times)" for op, count in frequent[:MAX_SHOWN_ENTRIES]])
@@ -287,28 +291,32 @@ def _make_kernel_finding(cpu_operations: CpuOperations | None) -> list[Finding]:
 
     Its severity is INFO, because many operations have no GPU kernel.
     """
-    if cpu_operations is None or not (cpu_operations.none or cpu_operations.fewer):
+    if cpu_operations is None or not (
+        cpu_operations.without_gpu_kernel or cpu_operations.with_fewer_gpu_types
+    ):
         return []
     parts = []
-    if cpu_operations.none:
-        names = _join_few([f"{entry.op} ({entry.count:,})" for entry in cpu_operations.none])
-        parts.append(f"{cpu_operations.release} has no GPU kernel for {names}: no GPU can run them.")
-    for entry in cpu_operations.fewer[:MAX_SENTENCES]:
-        missing = _join_few(sorted(entry.missing, key=_rank_type)[:MAX_NAMES])
+    if cpu_operations.without_gpu_kernel:
+        names = _join_few([f"{entry.op} ({entry.count:,})" for entry in cpu_operations.without_gpu_kernel])
+        parts.append(
+            f"{cpu_operations.release_range_text} has no GPU kernel for {names}: no GPU can run them."
+        )
+    for entry in cpu_operations.with_fewer_gpu_types[:MAX_SENTENCES]:
+        missing = _join_few(sorted(entry.cpu_only_types, key=_rank_type)[:MAX_NAMES])
         parts.append(f"{entry.op} ({entry.count:,}) has GPU kernels, but none for {missing}.")
-    if cpu_operations.fewer:
+    if cpu_operations.with_fewer_gpu_types:
         more = (
-            f" {len(cpu_operations.fewer) - MAX_SENTENCES} more are alike."
-            if len(cpu_operations.fewer) > MAX_SENTENCES
+            f" {len(cpu_operations.with_fewer_gpu_types) - MAX_SENTENCES} more are alike."
+            if len(cpu_operations.with_fewer_gpu_types) > MAX_SENTENCES
             else ""
         )
         parts[-1] += f"{more} Which type each of these had, the log does not say."
-    total = sum(entry.count for entry in cpu_operations.none)
+    total = sum(entry.count for entry in cpu_operations.without_gpu_kernel)
     title = (
         f"{format_operations(total)} on the CPU {'have' if total != 1 else 'has'} no GPU kernel in "
-        f"{cpu_operations.release}"
-        if cpu_operations.none
-        else f"Of some operations on the CPU, {cpu_operations.release} has GPU kernels for some types alone"
+        f"{cpu_operations.release_range_text}"
+        if cpu_operations.without_gpu_kernel
+        else f"Of some operations on the CPU, {cpu_operations.release_range_text} has GPU kernels for some types alone"
     )
     return [Finding(RAN_ON_CPU, Cause.HEALTHY, Severity.INFO, title, " ".join(parts))]
 
@@ -322,11 +330,11 @@ def _make_copy_finding(data: PlacementData) -> list[Finding]:
     """Return a finding about the copies that the log names and about frequent changes of the device, or []."""
     parts = []
     if data.copies:
-        full_copies = [copy for copy in data.copies if copy.before and copy.device]
-        single_ends = [copy for copy in data.copies if not (copy.before and copy.device)]
-        pairs = dict.fromkeys((copy.before, copy.device) for copy in full_copies)
+        full_copies = [copy for copy in data.copies if copy.source and copy.target]
+        single_ends = [copy for copy in data.copies if not (copy.source and copy.target)]
+        pairs = dict.fromkeys((copy.source, copy.target) for copy in full_copies)
         for source, target in list(pairs)[:MAX_SENTENCES]:
-            matches = [copy for copy in full_copies if (copy.before, copy.device) == (source, target)]
+            matches = [copy for copy in full_copies if (copy.source, copy.target) == (source, target)]
             total = sum(copy.count for copy in matches)
             frequency = "once" if total == 1 else f"{total:,} times"
             parts.append(
@@ -334,13 +342,13 @@ def _make_copy_finding(data: PlacementData) -> list[Finding]:
             )
         if single_ends:
             items = _join_few(
-                [f"{copy.op} on {copy.before or copy.device} ({copy.count:,})" for copy in single_ends]
+                [f"{copy.op} on {copy.source or copy.target} ({copy.count:,})" for copy in single_ends]
             )
             parts.append(f"The log names these ends of copies: {items}.")
-    changes = [change for change in data.changes if change.count >= MIN_REPORTED_CHANGES]
+    changes = [change for change in data.device_changes if change.count >= MIN_REPORTED_CHANGES]
     if changes:
         items = _join_few(
-            [f"from {change.before} to {change.device} {change.count:,} times" for change in changes]
+            [f"from {change.previous_device} to {change.device} {change.count:,} times" for change in changes]
         )
         parts.append(
             f"Operations that ran one after the other went {items}. Where the second needed what the first one made, "
@@ -349,9 +357,7 @@ def _make_copy_finding(data: PlacementData) -> list[Finding]:
     if not parts:
         return []
     title = (
-        "Data went between devices"
-        if data.copies
-        else "The device often changed from operation to operation"
+        "Data went between devices" if data.copies else "The device often changed from operation to operation"
     )
     return [Finding(RAN_ON_CPU, Cause.HEALTHY, Severity.INFO, title, " ".join(parts))]
 

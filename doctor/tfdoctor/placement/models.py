@@ -19,8 +19,8 @@ __all__ = [
     "PlacementData",
     "PlacementDevice",
     "Refusal",
-    "find_kind",
-    "find_task",
+    "get_device_kind",
+    "get_device_task",
 ]
 
 OTHER_OPERATIONS = "(other)"
@@ -60,9 +60,9 @@ class Refusal:
 
     op: str | None
     """The operation's type, such as "MatMul". None if the message does not name it."""
-    node: str | None
+    node_name: str | None
     """The name of the graph node. None if the message does not name it."""
-    wanted: str | None
+    requested_device: str | None
     """The requested device. None if the message does not name it."""
     reason: str | None
     """"no-such-device", "no-kernel", "no-kernel-for-type" or "colocation". None if not in the message."""
@@ -70,9 +70,9 @@ class Refusal:
     """The number of the message's first line in the log."""
     text: str
     """The first line of the message."""
-    listed: bool = False
+    lists_kernels: bool = False
     """Whether the message lists the available kernels."""
-    types: tuple[tuple[str, str], ...] = ()
+    type_attributes: tuple[tuple[str, str], ...] = ()
     """The type attributes of the operation, such as ("T", "bfloat16"). Empty if the message has none."""
     explanation: str = ""
     """The explanation by the release's kernels. Empty if there is none."""
@@ -85,12 +85,12 @@ class DeviceCopy:
     op: str
     """The operation that needed the copy.
 
-    If the log names only one device, it is the operation that sends or receives (_Send, _Recv). `PlacementData.ops`
+    If the log names only one device, it is the operation that sends or receives (_Send, _Recv). `PlacementData.op_counts`
     counts that operation, too.
     """
-    before: str | None
+    source: str | None
     """The source device. None if the log names only the target."""
-    device: str | None
+    target: str | None
     """The target device. None if the log names only the source."""
     count: int
 
@@ -99,7 +99,7 @@ class DeviceCopy:
 class DeviceChange:
     """The number of times that an eager operation ran on another device than the operation before it."""
 
-    before: str
+    previous_device: str
     """The device of the previous operation."""
     device: str
     count: int
@@ -113,9 +113,9 @@ class MissingKernel:
     count: int
     attribute: str | None = None
     """The attribute whose types are limited. None if the operation has no GPU kernel at all."""
-    types: tuple[str, ...] = ()
+    gpu_types: tuple[str, ...] = ()
     """The types of the attribute that GPU kernels accept."""
-    missing: tuple[str, ...] = ()
+    cpu_only_types: tuple[str, ...] = ()
     """The types that only CPU kernels accept."""
 
 
@@ -123,11 +123,11 @@ class MissingKernel:
 class CpuOperations:
     """The CPU operations, compared with the kernels of the release."""
 
-    release: str
+    release_range_text: str
     """The releases that can have written the log ("TensorFlow 2.4 to 2.11"). The lists are true for all of them."""
-    none: tuple[MissingKernel, ...]
+    without_gpu_kernel: tuple[MissingKernel, ...]
     """The operations without a GPU kernel, the most frequent ones first."""
-    fewer: tuple[MissingKernel, ...]
+    with_fewer_gpu_types: tuple[MissingKernel, ...]
     """The operations whose GPU kernels accept fewer types than their CPU kernels, the most frequent ones first."""
 
 
@@ -140,52 +140,52 @@ class PlacementData:
     devices: tuple[PlacementDevice, ...]
     no_known_devices: bool
     """Whether the log contains the line "Device mapping: no known devices"."""
-    ops: tuple[OpCount, ...]
+    op_counts: tuple[OpCount, ...]
     """Counts sorted by device, then by operation."""
-    refused: tuple[Refusal, ...]
-    between: tuple[tuple[str, int], ...]
+    refusals: tuple[Refusal, ...]
+    cpu_ops_between_gpu_ops: tuple[tuple[str, int], ...]
     """(operation, number of runs) for the most frequent operations that ran on the CPU between two on a GPU."""
     release_messages: bytes
     """The parts of the log that help to find the release that wrote it."""
-    forgotten: bool
+    has_forgotten_nodes: bool
     """Whether the log has more nodes than the reader remembers, so that repeated nodes may count twice."""
-    lines: int
+    line_count: int
     """The number of lines in the log."""
-    bytes: int
+    byte_count: int
     """The size of the log, in bytes."""
-    calls: tuple[OpCount, ...] = ()
+    call_counts: tuple[OpCount, ...] = ()
     """The number of calls of each function ("__inference_step_12") on each device."""
     copies: tuple[DeviceCopy, ...] = ()
     """The copies that the log names. None are inferred."""
-    changes: tuple[DeviceChange, ...] = ()
+    device_changes: tuple[DeviceChange, ...] = ()
     """The device changes between consecutive eager operations."""
-    left_out: tuple[tuple[str, int], ...] = ()
+    omitted_counts: tuple[tuple[str, int], ...] = ()
     """(kind, number) of the items that were omitted because there were too many, such as ("devices", 3)."""
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether every operation was counted."""
-        return "operations" not in dict(self.left_out)
+        return "operations" not in dict(self.omitted_counts)
 
     @property
-    def count_others(self) -> int:
+    def other_op_count(self) -> int:
         """The number of operations that are counted as `OTHER_OPERATIONS`."""
-        return sum(entry.count for entry in self.ops if entry.op == OTHER_OPERATIONS)
+        return sum(entry.count for entry in self.op_counts if entry.op == OTHER_OPERATIONS)
 
     @property
-    def totals(self) -> dict[str, int]:
+    def count_by_device(self) -> dict[str, int]:
         """The number of operations on each device."""
         totals: dict[str, int] = {}
-        for entry in self.ops:
+        for entry in self.op_counts:
             totals[entry.device] = totals.get(entry.device, 0) + entry.count
         return totals
 
     @property
-    def unused(self) -> tuple[str, ...]:
+    def unused_devices(self) -> tuple[str, ...]:
         """The listed GPUs and TPUs that ran nothing. Empty if some operations were not counted."""
-        if not self.complete:
+        if not self.is_complete:
             return ()
-        used_devices = {*self.totals, *(call.device for call in self.calls)}
+        used_devices = {*self.count_by_device, *(call.device for call in self.call_counts)}
         listed_devices = dict.fromkeys(
             device.device for device in self.devices if device.kind in ("GPU", "TPU")
         )
@@ -196,21 +196,21 @@ class PlacementData:
 class Placement:
     """The complete result of the `tfdoctor placement` command. Renderers compute nothing beyond it."""
 
-    name: str
+    file_name: str
     """The file as the user named it. "-" for standard input."""
-    found: PlacementData
+    data: PlacementData
     """The data read from the log."""
     summary: str
     findings: tuple[Finding, ...]
-    on_cpu: CpuOperations | None = None
+    cpu_operations: CpuOperations | None = None
     """The CPU operations without a GPU kernel. None if they could not be compared with the kernels."""
 
 
-def find_kind(device: str) -> str:
+def get_device_kind(device: str) -> str:
     """Return the kind of a device, such as "GPU" for "GPU:0" or "/job:worker/replica:0/task:1/device:GPU:0"."""
     return device.rpartition("/")[2].removeprefix("device:").partition(":")[0]
 
 
-def find_task(device: str) -> str:
+def get_device_task(device: str) -> str:
     """Return the task of a device ("/job:worker/replica:0/task:1"), or `LOCAL_TASK` for a short name."""
     return device.partition("/device:")[0] if device.startswith("/job:") else LOCAL_TASK

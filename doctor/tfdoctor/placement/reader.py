@@ -24,8 +24,8 @@ from tfdoctor.placement.models import (
     OpCount,
     PlacementData,
     PlacementDevice,
-    find_kind,
-    find_task,
+    get_device_kind,
+    get_device_task,
 )
 from tfdoctor.placement.rejections import RefusalReader, shorten_device
 from tfdoctor.placement.version_messages import FirstMessages
@@ -33,7 +33,7 @@ from tfdoctor.placement.version_messages import FirstMessages
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["Reader", "read_placement"]
+__all__ = ["PlacementReader", "read_placement"]
 
 MAX_OPERATION_PAIRS = 20_000
 """The maximum number of (operation, device) pairs. Others are counted as `OTHER_OPERATIONS`.
@@ -98,7 +98,7 @@ _NODE_NUMBER = re.compile(r"_\d+$")
 
 def read_placement(chunks: Iterable[bytes]) -> PlacementData:
     """Read a log from chunks of bytes. Invalid content is ignored and raises no error."""
-    reader = Reader()
+    reader = PlacementReader()
     for _ in reader.read(chunks):
         pass
     return reader.finish()
@@ -126,12 +126,12 @@ class _RecentNumbers:
         self.newer.update(numbers)
 
 
-class Reader:
+class PlacementReader:
     """A counter of the operations and devices in a log (see `read_placement`)."""
 
     def __init__(self) -> None:
         """Initialize empty counters."""
-        self.lines = self.bytes = 0
+        self.line_count = self.byte_count = 0
         self.placed_counts: Counter[tuple[bytes, bytes]] = Counter()
         """The number of graph nodes for each (operation, device)."""
         self.argument_counts: Counter[tuple[bytes, bytes]] = Counter()
@@ -168,7 +168,7 @@ class Reader:
         """The CPU operations since the last operation on a GPU. None if no operation ran on a GPU."""
         self.ends_without_newline = False
         """Whether the last line has no line end."""
-        self.left_out: Counter[str] = Counter()
+        self.omitted_counts: Counter[str] = Counter()
         """The number of items that were omitted because there were too many, by kind."""
 
     def read(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -182,7 +182,7 @@ class Reader:
 
     def count_block(self, block: bytes) -> None:
         """Count one block of complete lines."""
-        self.refusal_reader.read_block(block, self.lines)
+        self.refusal_reader.read_block(block, self.line_count)
         self._parse_devices(block)
         self.first_messages.read_block(block)
         if b"This triggers a copy" in block:
@@ -191,9 +191,9 @@ class Reader:
                 if key in self.copy_counts or len(self.copy_counts) < _MAX_PAIRS:
                     self.copy_counts[key] += 1
                 else:
-                    self.left_out["copies"] += 1
-        self.bytes += len(block)
-        self.lines += block.count(b"\n")
+                    self.omitted_counts["copies"] += 1
+        self.byte_count += len(block)
+        self.line_count += block.count(b"\n")
         self.ends_without_newline = not block.endswith(b"\n")
         if self._count_known_executions(block):
             return
@@ -233,7 +233,9 @@ class Reader:
         """
         device_count = block.count(b"/job:")
         pairs = (
-            _EXECUTION.findall(block) if device_count and not self.pending_by_line_hash and b" -> " not in block else []
+            _EXECUTION.findall(block)
+            if device_count and not self.pending_by_line_hash and b" -> " not in block
+            else []
         )
         if len(pairs) != device_count:  # some device belongs to another kind of message
             return False
@@ -258,7 +260,7 @@ class Reader:
         if (op, device) not in table and len(table) >= MAX_OPERATION_PAIRS:
             op = OTHER_OPERATIONS.encode()
             if (op, device) not in table and len(table) >= 2 * MAX_OPERATION_PAIRS:
-                self.left_out["operations"] += 1
+                self.omitted_counts["operations"] += 1
                 return
         table[op, device] += 1
 
@@ -305,7 +307,9 @@ class Reader:
         """
         if self.pending_by_line_hash:
             computing_ops = [
-                node_op for _, node_op, _ in self.pending_by_line_hash.values() if node_op not in _ARGUMENT_OPS
+                node_op
+                for _, node_op, _ in self.pending_by_line_hash.values()
+                if node_op not in _ARGUMENT_OPS
             ]
             if computing_ops in ([op], []):  # the operation itself, or only its arguments and results
                 self._clear_pending()
@@ -327,7 +331,7 @@ class Reader:
                 if len(self.change_counts) < _MAX_PAIRS or (self.last_device, device) in self.change_counts:
                     self.change_counts[self.last_device, device] += 1
                 else:
-                    self.left_out["changes of the device"] += 1
+                    self.omitted_counts["changes of the device"] += 1
             self.last_device = device
         if _is_gpu(device):
             for cpu_op in self.cpu_ops_after_gpu or ():
@@ -356,14 +360,14 @@ class Reader:
     def _add_device(self, device_text: bytes, description: bytes, *, is_created: bool = False) -> None:
         """Add a device, or replace the known device if its compute capability is unknown."""
         device = shorten_device(device_text)
-        if not device or (is_created and find_kind(device) not in ("GPU", "TPU")):
+        if not device or (is_created and get_device_kind(device) not in ("GPU", "TPU")):
             return
         name, pci, capability = (pattern.search(description) for pattern in (_DEVICE_NAME, _PCI, _CAPABILITY))
         self.has_device_list = self.has_device_list or not is_created
         new_device = PlacementDevice(
             device=device,
-            kind=find_kind(device),
-            task=find_task(device),
+            kind=get_device_kind(device),
+            task=get_device_task(device),
             name=name[1].decode("utf-8", "replace") if name else None,
             compute_capability=capability[1].decode() if capability else None,
             pci_bus_id=pci[1].decode() if pci else None,
@@ -371,7 +375,7 @@ class Reader:
         key = (new_device.device, new_device.name, new_device.pci_bus_id)
         known_device = self.devices.get(key)
         if known_device is None and len(self.devices) >= _MAX_PAIRS:
-            self.left_out["devices"] += 1
+            self.omitted_counts["devices"] += 1
         elif known_device is None or known_device.compute_capability is None:
             self.devices[key] = new_device
 
@@ -402,38 +406,45 @@ class Reader:
             api="2" if is_eager else "1" if has_graphs else None,
             devices=tuple(self.devices.values()),
             no_known_devices=self.no_known_devices,
-            ops=_make_counts(*tables),
-            refused=tuple(entry.refusal for entry in self.refusal_reader.refusals),
-            between=tuple(
-                (op.decode("utf-8", "replace"), count) for op, count in self.ops_between.most_common(_MAX_OPS_BETWEEN)
+            op_counts=_make_counts(*tables),
+            refusals=tuple(entry.refusal for entry in self.refusal_reader.refusals),
+            cpu_ops_between_gpu_ops=tuple(
+                (op.decode("utf-8", "replace"), count)
+                for op, count in self.ops_between.most_common(_MAX_OPS_BETWEEN)
             ),
             release_messages=self.first_messages.text,
-            forgotten=bool(self.seen_hashes.older),
-            lines=self.lines + self.ends_without_newline,
-            bytes=self.bytes,
-            calls=_make_counts(self.call_counts),
+            has_forgotten_nodes=bool(self.seen_hashes.older),
+            line_count=self.line_count + self.ends_without_newline,
+            byte_count=self.byte_count,
+            call_counts=_make_counts(self.call_counts),
             copies=self._list_copies(tables),
-            changes=self._list_changes(),
-            left_out=tuple((self.left_out + Counter(refusals=self.refusal_reader.left_out)).items()),
+            device_changes=self._list_changes(),
+            omitted_counts=tuple(
+                (self.omitted_counts + Counter(refusals=self.refusal_reader.omitted_count)).items()
+            ),
         )
 
     def _list_copies(self, tables: Sequence[Counter[tuple[bytes, bytes]]]) -> tuple[DeviceCopy, ...]:
         """Return the copies that TensorFlow reports, followed by the operations that send or receive a copy."""
         copies = [
-            DeviceCopy(op=op.decode(), before=shorten_device(source), device=shorten_device(target), count=count)
+            DeviceCopy(
+                op=op.decode(), source=shorten_device(source), target=shorten_device(target), count=count
+            )
             for (op, source, target), count in self.copy_counts.most_common()
             if shorten_device(source) and shorten_device(target)
         ]
         end_counts: Counter[tuple[bytes, bytes]] = Counter()
         for table in tables:
-            end_counts.update({(op, device): count for (op, device), count in table.items() if op in _COPY_OPS})
+            end_counts.update(
+                {(op, device): count for (op, device), count in table.items() if op in _COPY_OPS}
+            )
         for entry in _make_counts(end_counts - self.client_counts):
             is_source = _COPY_OPS[entry.op.encode()]
             copies.append(
                 DeviceCopy(
                     op=entry.op,
-                    before=entry.device if is_source else None,
-                    device=None if is_source else entry.device,
+                    source=entry.device if is_source else None,
+                    target=None if is_source else entry.device,
                     count=entry.count,
                 )
             )

@@ -91,7 +91,7 @@ def shorten_device(device_text: bytes | str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadRefusal:
+class ParsedRefusal:
     """A refusal that was read from the log."""
 
     refusal: Refusal
@@ -103,8 +103,8 @@ class RefusalReader:
     """A collector of the refusals in a log, which is read block by block. It stores each refusal once."""
 
     def __init__(self) -> None:
-        self.refusals: list[ReadRefusal] = []
-        self.left_out = 0
+        self.refusals: list[ParsedRefusal] = []
+        self.omitted_count = 0
         """The number of refusals that were not stored, because there were too many."""
         self._pending: tuple[bytes, int] | None = None
         """An incomplete message that may continue in the next block, and the number of its first line."""
@@ -151,21 +151,25 @@ class RefusalReader:
         if refusal is not None:
             self._add_refusal(refusal)
 
-    def _add_refusal(self, new_entry: ReadRefusal) -> None:
+    def _add_refusal(self, new_entry: ParsedRefusal) -> None:
         """Add a refusal, or add its details to the known refusal of the same node and device."""
         refusal = new_entry.refusal
         for index, known_entry in enumerate(self.refusals):
             known_refusal = known_entry.refusal
-            if (refusal.node, refusal.wanted) == (known_refusal.node, known_refusal.wanted) and (
-                refusal.op == known_refusal.op or (refusal.node is not None and None in (refusal.op, known_refusal.op))
+            if (refusal.node_name, refusal.requested_device) == (
+                known_refusal.node_name,
+                known_refusal.requested_device,
+            ) and (
+                refusal.op == known_refusal.op
+                or (refusal.node_name is not None and None in (refusal.op, known_refusal.op))
             ):
-                self.refusals[index] = ReadRefusal(
+                self.refusals[index] = ParsedRefusal(
                     replace(
                         known_refusal,
                         op=known_refusal.op or refusal.op,
                         reason=known_refusal.reason or refusal.reason,
-                        listed=known_refusal.listed or refusal.listed,
-                        types=known_refusal.types or refusal.types,
+                        lists_kernels=known_refusal.lists_kernels or refusal.lists_kernels,
+                        type_attributes=known_refusal.type_attributes or refusal.type_attributes,
                     ),
                     known_entry.is_eager or new_entry.is_eager,
                 )
@@ -173,10 +177,10 @@ class RefusalReader:
         if len(self.refusals) < MAX_REFUSALS:
             self.refusals.append(new_entry)
         else:
-            self.left_out += 1
+            self.omitted_count += 1
 
 
-def _parse_refusal(text: str, line: int) -> ReadRefusal | None:
+def _parse_refusal(text: str, line: int) -> ParsedRefusal | None:
     """Parse a message into a refusal. Return None if it names neither a reason nor a device nor a node."""
     first_line = text.partition("\n")[0]
     if (
@@ -201,22 +205,25 @@ def _parse_refusal(text: str, line: int) -> ReadRefusal | None:
         return None
     attributes = _ATTRIBUTES.search(text)
     type_attributes = (
-        tuple((attribute, normalize_type(type_name)) for attribute, type_name in _TYPE_ATTRIBUTE.findall(attributes[1]))
+        tuple(
+            (attribute, normalize_type(type_name))
+            for attribute, type_name in _TYPE_ATTRIBUTE.findall(attributes[1])
+        )
         if attributes
         else ()
     )
     is_eager = "[Op:" in text or "enable_soft_placement=" in first_line or "unknown device" in first_line
     lists_kernels = _KERNEL_LIST.search(text) is not None
-    return ReadRefusal(
+    return ParsedRefusal(
         Refusal(
             op=op,
-            node=node,
-            wanted=device or None,
+            node_name=node,
+            requested_device=device or None,
             reason=reason,
             line=line,
             text=clean_line(first_line, limit=300),
-            listed=lists_kernels,
-            types=type_attributes,
+            lists_kernels=lists_kernels,
+            type_attributes=type_attributes,
         ),
         is_eager,
     )
@@ -258,5 +265,9 @@ def _find_kernel_reason(text: str, device: str) -> str:
     kind_match = re.search(r"OpKernel for '?([A-Z_]+)'? devices", text)
     kind = kind or (kind_match[1] if kind_match else "")
     if kind:
-        return "no-kernel-for-type" if any(kernel_kind == kind for kernel_kind, _ in listed_kernels) else "no-kernel"
+        return (
+            "no-kernel-for-type"
+            if any(kernel_kind == kind for kernel_kind, _ in listed_kernels)
+            else "no-kernel"
+        )
     return "no-kernel-for-type" if any(types for _, types in listed_kernels) else "no-kernel"

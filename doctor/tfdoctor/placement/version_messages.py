@@ -13,7 +13,7 @@ from tfdoctor.logs.version_inference import infer_origin
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
 
-__all__ = ["FirstMessages", "infer_era"]
+__all__ = ["FirstMessages", "infer_release_range"]
 
 BEGINNING_BYTES = 1 << 16
 """The length of the log's beginning that is stored completely, in bytes."""
@@ -45,7 +45,9 @@ class FirstMessages:
         """Read a block of complete lines."""
         if self._remaining_bytes:
             has_space = len(block) <= self._remaining_bytes
-            self.beginning += block if has_space else block[: block.rfind(b"\n", 0, self._remaining_bytes) + 1]
+            self.beginning += (
+                block if has_space else block[: block.rfind(b"\n", 0, self._remaining_bytes) + 1]
+            )
             self._remaining_bytes = self._remaining_bytes - len(block) if has_space else 0
         new_numbers = set(_SOURCE_LINE.findall(block)) - self._source_line_numbers
         for number in sorted(new_numbers)[: MAX_SOURCE_LINES - len(self.lines)]:
@@ -63,7 +65,7 @@ class FirstMessages:
         return self.beginning + b"".join(self.lines)
 
 
-def infer_era(messages: bytes, compat: Compat) -> str | None:
+def infer_release_range(messages: bytes, compat: Compat) -> str | None:
     """Return the minor releases that can have written the log, such as "2.10" or "2.4-2.11".
 
     Return None if the log does not show them. Also return None if a nightly, a vendor's build or several versions of

@@ -5,28 +5,28 @@ Each decision names the entry of compat/ that justifies it.
 
 from tfdoctor.plan.hypothetical_facts import make_predicted_facts
 from tfdoctor.plan.models import (
-    Base,
+    BaseImage,
+    Component,
     Conflict,
     Method,
     Option,
-    Part,
     Recipe,
     Recommendation,
-    Rejected,
+    Rejection,
     Request,
     Suggestion,
 )
 from tfdoctor.plan.recommend import recommend
 
 __all__ = [
-    "Base",
+    "BaseImage",
+    "Component",
     "Conflict",
     "Method",
     "Option",
-    "Part",
     "Recipe",
     "Recommendation",
-    "Rejected",
+    "Rejection",
     "Request",
     "Suggestion",
     "make_predicted_facts",

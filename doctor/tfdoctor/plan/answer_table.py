@@ -24,32 +24,36 @@ VersionNumbers: TypeAlias = "tuple[int, ...]"
 
 __all__ = [
     "ANY_GPU",
-    "NAME_PLACEHOLDER",
-    "OLDEST_BRANCH",
+    "GPU_NAME_PLACEHOLDER",
+    "OLDEST_DRIVER_BRANCH",
     "PLACEHOLDERS",
     "Answer",
     "AnswerTable",
     "DriverSteps",
     "TableSystem",
     "VersionNumbers",
-    "encode_runs",
+    "encode_run_lengths",
     "insert_text_placeholders",
     "join_numbers",
     "replace_placeholders",
 ]
 
-NAME_PLACEHOLDER, QUOTED_NAME_PLACEHOLDER, CAPABILITY_PLACEHOLDER, DRIVER_PLACEHOLDER, GLIBC_PLACEHOLDER = (
-    PLACEHOLDERS
-) = ("\ue000", "\ue001", "\ue002", "\ue003", "\ue004")
+(
+    GPU_NAME_PLACEHOLDER,
+    QUOTED_NAME_PLACEHOLDER,
+    CAPABILITY_PLACEHOLDER,
+    DRIVER_PLACEHOLDER,
+    GLIBC_PLACEHOLDER,
+) = PLACEHOLDERS = ("\ue000", "\ue001", "\ue002", "\ue003", "\ue004")
 """Private-use characters that stand for the GPU and the machine in a text of the table.
 
 In this order: the GPU's name, the name quoted for a shell, its compute capability, the driver, the glibc.
 """
-_QUOTED_PLACEHOLDER = shlex.quote(NAME_PLACEHOLDER)
+_QUOTED_PLACEHOLDER = shlex.quote(GPU_NAME_PLACEHOLDER)
 """The placeholder of the GPU's name as the commands of an option contain it."""
 ANY_GPU = "*"
 """The key for every compute capability, if the answer does not depend on the GPU."""
-OLDEST_BRANCH = 375
+OLDEST_DRIVER_BRANCH = 375
 """The oldest driver branch that is offered: no release with GPU code needs an older one."""
 
 
@@ -64,7 +68,7 @@ class TableSystem:
     """The platform whose driver versions apply."""
     host: Host
     """A machine with this system, about which nothing else is known."""
-    names_machine: bool = False
+    needs_machine_arguments: bool = False
     """Whether the commands name the GPU and the driver, so that they work on any machine."""
 
 
@@ -88,7 +92,7 @@ class DriverSteps:
         """
         return len(self.steps) + 2
 
-    def find_index(self, driver: str) -> int:
+    def find_driver_index(self, driver: str) -> int:
         """Return the index of a driver's answer in a row; "" means that the driver is unknown.
 
         Raise VersionSyntaxError if `driver` is not a version.
@@ -109,23 +113,25 @@ class DriverSteps:
 
     @property
     def branches(self) -> tuple[str, ...]:
-        """The branches among the steps that are offered: whole numbers from `OLDEST_BRANCH` on."""
+        """The branches among the steps that are offered: whole numbers from `OLDEST_DRIVER_BRANCH` on."""
         branches = [step.removesuffix(".*") for step in self.steps if step.endswith(".*")]
-        return tuple(branch for branch in branches if branch.isdigit() and int(branch) >= OLDEST_BRANCH)
+        return tuple(
+            branch for branch in branches if branch.isdigit() and int(branch) >= OLDEST_DRIVER_BRANCH
+        )
 
 
 @dataclass
 class AnswerTable:
-    """The answers of the planner. `find_answer` finds one; writers of other formats read the fields."""
+    """The answers of the planner. `find_answer_index` finds one; writers of other formats read the fields."""
 
     systems: tuple[TableSystem, ...]
-    cards: dict[str, tuple[str, ...]]
+    gpu_names: dict[str, tuple[str, ...]]
     """The GPU names by compute capability, without names that several capabilities share."""
     pythons: tuple[str, ...]
     """Python versions, oldest first."""
     minors: tuple[str, ...]
     """Minor versions of TensorFlow, newest first."""
-    drivers: dict[Platform, DriverSteps] = field(default_factory=dict)
+    driver_steps: dict[Platform, DriverSteps] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     options: list[tuple[object, ...]] = field(default_factory=list)
     """The options as tuples.
@@ -139,25 +145,25 @@ class AnswerTable:
     Items: the indexes of `options`, best first; the indexes of the `texts` that explain why there is no
     option; the index of the text that explains why a virtual environment would not work, or -1.
     """
-    cells: dict[tuple[str, str, str, str], tuple[int, ...]] = field(default_factory=dict)
-    """The answers to each request, as run-length encoded rows (see `encode_runs`).
+    answer_rows: dict[tuple[str, str, str, str], tuple[int, ...]] = field(default_factory=dict)
+    """The answers to each request, as run-length encoded rows (see `encode_run_lengths`).
 
     The key is (system, minor, Python, capability), in which "" means any value. A row has one answer for each
     index that `DriverSteps.find_index` returns. If the GPU does not matter, the only row has the capability
     `ANY_GPU` and one answer.
     """
 
-    def find_answer(self, system: str, minor: str, python: str, capability: str, driver: str) -> int:
+    def find_answer_index(self, system: str, minor: str, python: str, capability: str, driver: str) -> int:
         """Return the index of an answer. An argument of "" means any value, or an unknown driver.
 
         Raise KeyError if the table has no answer for these arguments.
         """
-        any_gpu_row = self.cells.get((system, minor, python, ANY_GPU))
+        any_gpu_row = self.answer_rows.get((system, minor, python, ANY_GPU))
         if any_gpu_row is not None:
             return any_gpu_row[0]
         platform = next(table_system.platform for table_system in self.systems if table_system.key == system)
-        index = self.drivers[platform].find_index(driver)
-        row = self.cells[system, minor, python, capability]
+        index = self.driver_steps[platform].find_driver_index(driver)
+        row = self.answer_rows[system, minor, python, capability]
         # Find the run that contains the index.
         for answer, count in zip(row[::2], row[1::2], strict=True):
             index -= count
@@ -178,7 +184,7 @@ def join_numbers(numbers: VersionNumbers) -> str:
     return ".".join(map(str, numbers))
 
 
-def encode_runs(answers: Iterable[int]) -> tuple[int, ...]:
+def encode_run_lengths(answers: Iterable[int]) -> tuple[int, ...]:
     """Return the run-length encoding of the answers: answer, count, answer, count, and so on."""
     runs: list[int] = []
     for answer in answers:

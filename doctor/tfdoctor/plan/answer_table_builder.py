@@ -30,17 +30,17 @@ from tfdoctor.fit import (
 )
 from tfdoctor.plan.answer_table import (
     ANY_GPU,
-    NAME_PLACEHOLDER,
-    OLDEST_BRANCH,
+    GPU_NAME_PLACEHOLDER,
+    OLDEST_DRIVER_BRANCH,
     AnswerTable,
     DriverSteps,
     TableSystem,
-    encode_runs,
+    encode_run_lengths,
     insert_text_placeholders,
     join_numbers,
 )
 from tfdoctor.plan.arguments import add_machine_arguments, parse_gpu
-from tfdoctor.plan.models import Recipe, Recommendation, Rejected, Request
+from tfdoctor.plan.models import Recipe, Recommendation, Rejection, Request
 from tfdoctor.plan.recipes import RECIPES, adapt_to_machine
 from tfdoctor.plan.recommend import MAX_OPTIONS, find_best_option, merge_reasons, rank_options
 
@@ -111,7 +111,11 @@ def list_systems(compat: Compat) -> tuple[TableSystem, ...]:
     older_glibcs = [f"{oldest[0]}.{minor}" for minor in range(newest[1] - 1, oldest[1] - 1, -1)]
     return (
         TableSystem(
-            "linux", f"Linux, glibc {newest[0]}.{newest[1]} or newer", "linux", Host(), names_machine=True
+            "linux",
+            f"Linux, glibc {newest[0]}.{newest[1]} or newer",
+            "linux",
+            Host(),
+            needs_machine_arguments=True,
         ),
         TableSystem("wsl", "Windows, in WSL 2", "windows", Host(is_wsl=True)),
         TableSystem("windows", "Windows", "windows", Host(system="Windows", machine="AMD64")),
@@ -122,7 +126,7 @@ def list_systems(compat: Compat) -> tuple[TableSystem, ...]:
                 f"Linux, glibc {glibc}{ubuntu_by_glibc.get(glibc, '')}",
                 "linux",
                 Host(glibc=glibc),
-                names_machine=True,
+                needs_machine_arguments=True,
             )
             for glibc in older_glibcs
         ),
@@ -220,7 +224,7 @@ class _RecipeResult:
 
     option_index: int
     """The index of the option, or -1 if there is none."""
-    rejections: tuple[Rejected, ...]
+    rejections: tuple[Rejection, ...]
     """The rejected releases, if there is no option."""
 
 
@@ -296,7 +300,7 @@ class _TableBuilder:
         self._driver_limits: dict[Platform, set[VersionNumbers]] = {"linux": set(), "windows": set()}
         """The driver versions at which an answer can change, by platform."""
         for platform in self._driver_limits:
-            for capability in ("", *table.cards):
+            for capability in ("", *table.gpu_names):
                 self._card_drivers[platform, capability] = self._find_card_drivers(platform, capability)
 
     # ------------------------------------------------------------ running the planner
@@ -311,9 +315,9 @@ class _TableBuilder:
             has_image = any(self._results[result].option_index >= 0 for result in unknown_results)
             if system.host.system == "Darwin" or not (has_wheel or has_image):
                 answer = self._combine_results(tuple(unknown_results))
-                self.table.cells[system.key, minor, python, ANY_GPU] = (answer, 1)
+                self.table.answer_rows[system.key, minor, python, ANY_GPU] = (answer, 1)
                 continue
-            for capability in self.table.cards:
+            for capability in self.table.gpu_names:
                 for recipe in RECIPES:
                     self._get_recipe_results(minor, python, capability, system, recipe)
         self._collected_queries.append((minor, python))
@@ -351,7 +355,9 @@ class _TableBuilder:
         glibc = system.host.glibc
         if glibc is None:
             return system
-        compared_glibcs = self._get_recipe_results(minor, python, capability, newest_linux, recipe).compared_glibcs
+        compared_glibcs = self._get_recipe_results(
+            minor, python, capability, newest_linux, recipe
+        ).compared_glibcs
         if all(versions.is_at_least(glibc, required) for required in compared_glibcs):
             return newest_linux
         # Systems that satisfy equally many of the required versions satisfy the same ones.
@@ -363,7 +369,9 @@ class _TableBuilder:
         self, minor: str, python: str, capability: str, system: TableSystem, recipe: Recipe
     ) -> tuple[_RecipeResults, bool]:
         """Return the results of a recipe, and whether they are the same for every GPU."""
-        unknown_driver_result, tracing_host = self._run_planner(minor, python, capability, system, recipe, None)
+        unknown_driver_result, tracing_host = self._run_planner(
+            minor, python, capability, system, recipe, None
+        )
         recipe_results = _RecipeResults(unknown_driver_result, set(tracing_host.compared_glibcs))
         is_same_for_all_gpus = not tracing_host.were_cards_read
         if not tracing_host.was_driver_read:
@@ -399,7 +407,7 @@ class _TableBuilder:
         driver: str | None,
     ) -> tuple[int, _TracingHost]:
         """Run the planner for one machine. Return the result's index, and the host that recorded the reads."""
-        cards = (HostGpu(NAME_PLACEHOLDER, capability),) if capability else ()
+        cards = (HostGpu(GPU_NAME_PLACEHOLDER, capability),) if capability else ()
         host = _TracingHost.copy_from(system.host, cards, driver)
         request = Request(tensorflow=minor or None, python=python or None)
         option, rejections = find_best_option(self.compat, request, host, recipe)
@@ -408,11 +416,11 @@ class _TableBuilder:
         def insert_placeholders(text: str) -> str:
             return self._insert_placeholders(text, capability or None, driver, glibc)
 
-        placeholder_rejections: tuple[Rejected, ...] = ()
+        placeholder_rejections: tuple[Rejection, ...] = ()
         option_index = -1
         if option is None:
             placeholder_rejections = tuple(
-                Rejected(
+                Rejection(
                     rejection.recipe,
                     rejection.tensorflow,
                     tuple(
@@ -424,12 +432,12 @@ class _TableBuilder:
             )
         else:
             option = adapt_to_machine(self.compat, option, request, host)
-            if system.names_machine:
+            if system.needs_machine_arguments:
                 recommendation = Recommendation(
-                    request=request, host=host, options=(option,), rejected=(), conflict=None
+                    request=request, host=host, options=(option,), rejections=(), conflict=None
                 )
                 option = add_machine_arguments(
-                    recommendation, [NAME_PLACEHOLDER] if capability else [], driver
+                    recommendation, [GPU_NAME_PLACEHOLDER] if capability else [], driver
                 ).options[0]
             option_index = self._add_option(option, insert_placeholders)
         key = (
@@ -469,7 +477,7 @@ class _TableBuilder:
     def _explain_unsupported(self, platform: Platform, capability: str, driver: str) -> int:
         """Return the index of the text that explains why the driver does not support the GPU, or -1."""
         refusal = (
-            find_driver_refusal(self.compat, driver, HostGpu(NAME_PLACEHOLDER, capability), platform)
+            find_driver_refusal(self.compat, driver, HostGpu(GPU_NAME_PLACEHOLDER, capability), platform)
             if capability
             else None
         )
@@ -488,18 +496,18 @@ class _TableBuilder:
             }
             # Every prefix of a version is a branch, such as 525 and 525.60 for 525.60.13.
             branches = {numbers[:count] for numbers in limits for count in range(1, max(2, len(numbers)))}
-            branches |= {numbers[:1] for numbers in offered_drivers if numbers[0] >= OLDEST_BRANCH}
+            branches |= {numbers[:1] for numbers in offered_drivers if numbers[0] >= OLDEST_DRIVER_BRANCH}
             steps = [(numbers, join_numbers(numbers)) for numbers in limits]
             # A branch stands for its newest driver, so it comes after all of its versions.
             steps += [((*numbers, _MAX_NUMBER), f"{join_numbers(numbers)}.*") for numbers in branches]
-            self.table.drivers[platform] = DriverSteps(tuple(text for _, text in sorted(steps)))
+            self.table.driver_steps[platform] = DriverSteps(tuple(text for _, text in sorted(steps)))
         for minor, python in self._collected_queries:
             for system in self.table.systems:
-                if (system.key, minor, python, ANY_GPU) in self.table.cells:
+                if (system.key, minor, python, ANY_GPU) in self.table.answer_rows:
                     continue
-                for capability in ("", *self.table.cards):
+                for capability in ("", *self.table.gpu_names):
                     row = self._make_row(minor, python, capability, system)
-                    self.table.cells[system.key, minor, python, capability] = row
+                    self.table.answer_rows[system.key, minor, python, capability] = row
 
     def _make_row(self, minor: str, python: str, capability: str, system: TableSystem) -> tuple[int, ...]:
         """Return the run-length encoded answers for each driver index."""
@@ -515,7 +523,7 @@ class _TableBuilder:
                     self._fill_results_by_index(
                         recipe_results, minor, python, capability, representative, recipe
                     )
-            answer_count = self.table.drivers[system.platform].answer_count
+            answer_count = self.table.driver_steps[system.platform].answer_count
             columns = [
                 recipe_results.results_by_index or [recipe_results.unknown_driver_result] * answer_count
                 for recipe_results in results_by_recipe
@@ -529,7 +537,7 @@ class _TableBuilder:
                     if refusal_text >= 0
                     else self._combine_results(tuple(results))
                 )
-            self._row_cache[key] = encode_runs(answers)
+            self._row_cache[key] = encode_run_lengths(answers)
         return self._row_cache[key]
 
     def _fill_results_by_index(
@@ -544,9 +552,13 @@ class _TableBuilder:
         """Fill `results_by_index` with the result for each driver index of the platform."""
         refusals = self._list_refusal_texts(system.platform, capability)
         recipe_results.results_by_index = [recipe_results.get_result(LOWEST_VERSION)]
-        for refusal_text, step in zip(refusals[1:], self.table.drivers[system.platform].steps, strict=False):
+        for refusal_text, step in zip(
+            refusals[1:], self.table.driver_steps[system.platform].steps, strict=False
+        ):
             if not step.endswith(".*"):
-                recipe_results.results_by_index.append(recipe_results.get_result(versions.parse_numbers(step)))
+                recipe_results.results_by_index.append(
+                    recipe_results.get_result(versions.parse_numbers(step))
+                )
                 continue
             branch = step.removesuffix(".*")
             newest = (*versions.parse_numbers(branch), _MAX_NUMBER)
@@ -577,7 +589,7 @@ class _TableBuilder:
                     self._explain_unsupported(platform, capability, step.removesuffix(".*"))
                     if step.endswith(".*")
                     else card_drivers.get_refusal_text(versions.parse_numbers(step))
-                    for step in self.table.drivers[platform].steps
+                    for step in self.table.driver_steps[platform].steps
                 ),
                 -1,
             ]
@@ -589,16 +601,18 @@ class _TableBuilder:
         If no minor works, the cells give the reasons of the newest minor that has a wheel.
         """
         table = self.table
-        minors = [minor for minor in table.minors if (system.key, minor, python, ANY_GPU) not in table.cells]
+        minors = [
+            minor for minor in table.minors if (system.key, minor, python, ANY_GPU) not in table.answer_rows
+        ]
         if not minors:  # the GPU matters to no minor, so use the answer of the newest one
-            any_gpu_row = table.cells[system.key, table.minors[0], python, ANY_GPU]
-            table.cells[system.key, "", python, ANY_GPU] = any_gpu_row
+            any_gpu_row = table.answer_rows[system.key, table.minors[0], python, ANY_GPU]
+            table.answer_rows[system.key, "", python, ANY_GPU] = any_gpu_row
             return
-        for capability in ("", *table.cards):
-            rows = tuple(table.cells[system.key, minor, python, capability] for minor in minors)
+        for capability in ("", *table.gpu_names):
+            rows = tuple(table.answer_rows[system.key, minor, python, capability] for minor in minors)
             if rows not in self._best_row_cache:
                 self._best_row_cache[rows] = self._make_best_row(rows)
-            table.cells[system.key, "", python, capability] = self._best_row_cache[rows]
+            table.answer_rows[system.key, "", python, capability] = self._best_row_cache[rows]
 
     def _make_best_row(self, rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         """Return the row of the best answers for each driver index, given one row for each minor."""
@@ -613,7 +627,7 @@ class _TableBuilder:
                     [self.table.answers[index] for index in indexes]
                 )
             best_answers.append(self._best_answer_cache[indexes])
-        return encode_runs(best_answers)
+        return encode_run_lengths(best_answers)
 
     def _choose_best(self, answers: list[Answer]) -> int:
         """Return the index of an answer with the best options of all minors, which are given newest first."""
@@ -676,7 +690,7 @@ class _TableBuilder:
             option.cuda,
             option.cudnn or "",
             self._add_text(option.base.image if option.base is not None else ""),
-            -1 if option.size is None else option.size,
+            -1 if option.size_bytes is None else option.size_bytes,
             add_texts(option.commands),
             add_texts(caveat.text for caveat in option.caveats if caveat.is_serious),
             add_texts(caveat.text for caveat in option.caveats if not caveat.is_serious),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_machine_arguments",
-    "expand_gpu_names",
+    "expand_ambiguous_gpus",
     "find_common_answer",
     "make_plan",
     "parse_gpu",
@@ -50,7 +50,7 @@ def make_plan(compat: Compat, request: Request, host: Host) -> Recommendation:
     GPU an ambiguous name means.
     """
     try:
-        recommendations = [recommend(compat, request, machine) for machine in expand_gpu_names(host)]
+        recommendations = [recommend(compat, request, machine) for machine in expand_ambiguous_gpus(host)]
     except UnknownReleaseError as error:
         nearest_versions = ", ".join(error.nearest)
         msg = f"--tf: no TensorFlow {error.version} is known."
@@ -102,13 +102,13 @@ def find_common_answer(compat: Compat, host: Host, get_answer: Callable[[Host], 
 
     Raise UsageError if the answers differ, because the user must then name the GPU more precisely.
     """
-    answers = [get_answer(machine) for machine in expand_gpu_names(host)]
+    answers = [get_answer(machine) for machine in expand_ambiguous_gpus(host)]
     if len(set(answers)) > 1:
         raise _make_ambiguity_error(compat, host, [])
     return answers[0]
 
 
-def expand_gpu_names(host: Host) -> tuple[Host, ...]:
+def expand_ambiguous_gpus(host: Host) -> tuple[Host, ...]:
     """Return one machine for each combination of GPUs that the host's GPU names can mean."""
     alternatives = [
         [HostGpu(card.name, capability) for capability in (card.capability, *card.other_capabilities)]
@@ -134,7 +134,7 @@ def _format_recommendation(recommendation: Recommendation) -> str:
 def _make_ambiguity_error(compat: Compat, host: Host, outcomes: Sequence[str]) -> UsageError:
     """Return the error that asks which of several GPUs is meant.
 
-    `outcomes` are the recommendations for the machines of `expand_gpu_names`, as text; [] if they do not matter.
+    `outcomes` are the recommendations for the machines of `expand_ambiguous_gpus`, as text; [] if they do not matter.
     """
     ambiguous_cards = [card for card in host.cards if card.other_capabilities]
     names = " and ".join(f"`{clean_line(card.name)}`" for card in ambiguous_cards)
@@ -201,12 +201,12 @@ def parse_gpu(compat: Compat, text: str, option: str = "--gpu") -> HostGpu:
             msg = f"{option}: {error}."
             raise UsageError(msg, hint=f"A card's name, or its compute capability: {option} 8.6.") from error
         return HostGpu(f"compute capability {text}", text)
-    gpu_by_id = compat.gpu_by_pci_id(text)
+    gpu_by_id = compat.find_gpu_by_pci_id(text)
     if gpu_by_id is not None:
         return HostGpu(gpu_by_id.name, gpu_by_id.capability)
     match = compat.find_gpus_by_name(text)
     if match is None:
-        nearest_names = compat.nearest_gpu_names(text)
+        nearest_names = compat.find_similar_gpu_names(text)
         advice = f"The nearest: {', '.join(nearest_names)}. " if nearest_names else ""
         msg = f"{option}: no NVIDIA GPU called `{text}` is known."
         if _GPU_SEPARATOR.search(text):

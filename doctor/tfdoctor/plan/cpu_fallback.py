@@ -52,7 +52,9 @@ def make_machine_remedy(compat: Compat, request: Request, host: Host) -> Remedy 
             requirement = f"tensorflow=={releases[0].version}"
         else:
             return None
-        commands = advice.make_venv_commands(target, (requirement,), f"python{python or 3}")[:-1]  # without check
+        commands = advice.make_venv_commands(target, (requirement,), f"python{python or 3}")[
+            :-1
+        ]  # without check
         return Remedy("On the CPU only: the package index has wheels for it, without GPU code.", commands)
     release = next((candidate for candidate in releases if python in candidate.linux_pythons), None)
     if release is None and request.python is None and releases:

@@ -43,30 +43,36 @@ if TYPE_CHECKING:
     from tfdoctor.plan.models import Option
     from tfdoctor.predict import Build
 
-__all__ = ["LIBRARY_FOLDER", "SITE_PACKAGES", "Sketch", "make_predicted_facts", "make_sketched_facts"]
+__all__ = [
+    "LIBRARY_FOLDER",
+    "SITE_PACKAGES",
+    "EnvironmentSketch",
+    "make_facts_from_sketch",
+    "make_predicted_facts",
+]
 
 COMPLETE_VERSION_DOTS = 2
 """The number of dots in a complete driver version."""
-PREFIX = "/opt/tensorflow"
+ENVIRONMENT_PREFIX = "/opt/tensorflow"
 """The prefix of the predicted Python environment."""
-SITE_PACKAGES = f"{PREFIX}/lib/python{{}}/site-packages"
+SITE_PACKAGES = f"{ENVIRONMENT_PREFIX}/lib/python{{}}/site-packages"
 """The site-packages folder; `{}` stands for the Python minor version."""
-SOURCE = "the plan"
+FACT_SOURCE = "the plan"
 """The source of the predicted facts."""
 LIBRARY_FOLDER = "/usr/lib/x86_64-linux-gnu"
 """The system's library folder."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sketch:
+class EnvironmentSketch:
     """The known properties of an environment that does not exist yet.
 
     Properties that are not set are assumed to fit TensorFlow.
     """
 
-    version: str | None
+    tensorflow_version: str | None
     """TensorFlow's version, as in `tf.__version__`; None if unknown."""
-    package: str
+    tensorflow_package: str
     """The distribution of TensorFlow."""
     python: str
     """The minor version of Python, such as `"3.11"`."""
@@ -81,11 +87,11 @@ class Sketch:
     """
     version_by_soname: Mapping[str, str] = field(default_factory=dict)
     """The version that the library file reports, by soname."""
-    other_libraries: tuple[FoundElsewhere, ...] = ()
+    unused_libraries: tuple[FoundElsewhere, ...] = ()
     """Files of the same libraries in other versions, which the loader does not use."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """The environment variables."""
-    modules: tuple[str, ...] = ()
+    unversioned_packages: tuple[str, ...] = ()
     """Installed packages of unknown version."""
     is_container: bool = True
     """Whether the environment is in a container."""
@@ -107,12 +113,14 @@ def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
     wheels = option.cuda_set.wheels if option.cuda_set is not None else ()
     site_packages = SITE_PACKAGES.format(option.python)
     wheel_by_soname = {
-        soname: compat.find_wheel(soname, versions.major(option.cuda)) if option.cuda_set is not None else None
+        soname: compat.find_wheel(soname, versions.major(option.cuda))
+        if option.cuda_set is not None
+        else None
         for soname in release.required_libraries
     }
-    sketch = Sketch(
-        version=version,
-        package=release.package,
+    sketch = EnvironmentSketch(
+        tensorflow_version=version,
+        tensorflow_package=release.package,
         python=option.python,
         distributions=(
             (release.package, option.tensorflow),
@@ -129,14 +137,14 @@ def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
             for soname, wheel in wheel_by_soname.items()
             if wheel is not None
         },
-        modules=tuple(companion.package for companion in compat.companions) if is_ngc else (),
+        unversioned_packages=tuple(companion.package for companion in compat.companions) if is_ngc else (),
         is_container=option.method is Method.CONTAINER,
         host=host,
     )
-    return make_sketched_facts(compat, sketch)
+    return make_facts_from_sketch(compat, sketch)
 
 
-def make_sketched_facts(compat: Compat, sketch: Sketch) -> Facts:
+def make_facts_from_sketch(compat: Compat, sketch: EnvironmentSketch) -> Facts:
     """Return the facts that `check` would collect in the environment of a sketch."""
     host, tensorflow = sketch.host, _make_tensorflow_facts(sketch)
     build = describe_build(tensorflow, compat)
@@ -146,15 +154,15 @@ def make_sketched_facts(compat: Compat, sketch: Sketch) -> Facts:
         machine=_make_machine_facts(sketch),
         environment=EnvironmentFacts(dict(sketch.variables), (), None),
         driver=_make_driver_facts(compat, cards, host),
-        python=Known(_make_python_facts(sketch), SOURCE),
-        tensorflow=Known(tensorflow, SOURCE),
-        loader=Known(_make_loader_facts(sketch, tensorflow, build), SOURCE),
+        python=Known(_make_python_facts(sketch), FACT_SOURCE),
+        tensorflow=Known(tensorflow, FACT_SOURCE),
+        loader=Known(_make_loader_facts(sketch, tensorflow, build), FACT_SOURCE),
         toolkits=(CudaToolkit("/usr/local/cuda", None, libdevice=True, ptxas=True),),
-        nvcc=Absent(SOURCE, "no nvcc"),
+        nvcc=Absent(FACT_SOURCE, "no nvcc"),
     )
 
 
-def _make_machine_facts(sketch: Sketch) -> MachineFacts:
+def _make_machine_facts(sketch: EnvironmentSketch) -> MachineFacts:
     return MachineFacts(
         system="Linux",
         machine="x86_64",
@@ -177,7 +185,9 @@ def _make_driver_facts(compat: Compat, cards: tuple[HostGpu, ...], host: Host) -
         # A branch stands for its newest driver. This number is higher than every known version of a branch.
         driver = f"{driver}.9999"
     cuda = (
-        compat.newest_cuda_for_driver(driver, constraints.find_platform(host)) if driver is not None else None
+        compat.find_newest_cuda_for_driver(driver, constraints.find_platform(host))
+        if driver is not None
+        else None
     )
     if driver is None:
         cuda = max((release.version for release in compat.cuda_releases), key=versions.parse_numbers)
@@ -205,13 +215,13 @@ def _make_driver_facts(compat: Compat, cards: tuple[HostGpu, ...], host: Host) -
         for device in devices
     )
     return DriverFacts(
-        pci=Absent(SOURCE, "the plan has no PCI bus"),
-        kernel_module=Known(KernelModule(driver, open_kernel=True), SOURCE)
+        pci=Absent(FACT_SOURCE, "the plan has no PCI bus"),
+        kernel_module=Known(KernelModule(driver, open_kernel=True), FACT_SOURCE)
         if driver
         else Unknown("not asked"),
-        modules=Known(("nvidia", "nvidia_uvm"), SOURCE),
-        nodes=Known(DeviceNodes(("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm")), SOURCE),
-        smi=Absent(SOURCE, "nvidia-smi was not asked"),
+        modules=Known(("nvidia", "nvidia_uvm"), FACT_SOURCE),
+        nodes=Known(DeviceNodes(("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm")), FACT_SOURCE),
+        smi=Absent(FACT_SOURCE, "nvidia-smi was not asked"),
         cuda=Known(
             CudaDriver(
                 loaded=True,
@@ -223,7 +233,7 @@ def _make_driver_facts(compat: Compat, cards: tuple[HostGpu, ...], host: Host) -
                 count=len(devices),
                 devices=devices,
             ),
-            SOURCE,
+            FACT_SOURCE,
         ),
         cuda_unhidden=None,
         nvml=Known(
@@ -237,23 +247,23 @@ def _make_driver_facts(compat: Compat, cards: tuple[HostGpu, ...], host: Host) -
                 count=len(devices),
                 devices=nvml_devices,
             ),
-            SOURCE,
+            FACT_SOURCE,
         ),
     )
 
 
-def _make_python_facts(sketch: Sketch) -> PythonFacts:
+def _make_python_facts(sketch: EnvironmentSketch) -> PythonFacts:
     site_packages = SITE_PACKAGES.format(sketch.python)
     return PythonFacts(
-        requested=PREFIX,
-        executable=f"{PREFIX}/bin/python",
+        requested=ENVIRONMENT_PREFIX,
+        executable=f"{ENVIRONMENT_PREFIX}/bin/python",
         real_executable=f"/usr/bin/python{sketch.python}",
         version=f"{sketch.python}.0",
         implementation="CPython",
         bits=64,
         machine="x86_64",
         glibc=None if sketch.is_container else sketch.host.glibc,
-        prefix=PREFIX,
+        prefix=ENVIRONMENT_PREFIX,
         base_prefix="/usr",
         abi_flags="",
         platform="linux-x86_64",
@@ -262,15 +272,17 @@ def _make_python_facts(sketch: Sketch) -> PythonFacts:
         externally_managed=False,
         sys_path=(site_packages,),
         site_packages=(site_packages,),
-        distributions=tuple(Distribution(name, version, site_packages) for name, version in sketch.distributions),
+        distributions=tuple(
+            Distribution(name, version, site_packages) for name, version in sketch.distributions
+        ),
         conda_packages=(),
         tag=versions.format_python_tag(sketch.python),
-        modules=sketch.modules,
+        modules=sketch.unversioned_packages,
     )
 
 
-def _make_tensorflow_facts(sketch: Sketch) -> TensorFlowFacts:
-    site_packages, version = SITE_PACKAGES.format(sketch.python), sketch.version
+def _make_tensorflow_facts(sketch: EnvironmentSketch) -> TensorFlowFacts:
+    site_packages, version = SITE_PACKAGES.format(sketch.python), sketch.tensorflow_version
     numbers = versions.parse_numbers(version) if version is not None else ()
     # Only these minors have a separate core package.
     core = "tensorflow_core" if numbers[:2] in ((1, 15), (2, 0)) else "tensorflow"
@@ -278,7 +290,7 @@ def _make_tensorflow_facts(sketch: Sketch) -> TensorFlowFacts:
         package_dir=f"{site_packages}/tensorflow",
         core_dir=f"{site_packages}/{core}",
         version=version,
-        distribution=sketch.package,
+        distribution=sketch.tensorflow_package,
         framework=f"{site_packages}/{core}/libtensorflow_framework.so.{numbers[0] if numbers else 2}",
         pywrap=f"{site_packages}/{core}/python/_pywrap_tensorflow_internal.so",
         missing_files=(),
@@ -287,7 +299,7 @@ def _make_tensorflow_facts(sketch: Sketch) -> TensorFlowFacts:
     )
 
 
-def _make_loader_facts(sketch: Sketch, tensorflow: TensorFlowFacts, build: Build) -> LoaderFacts:
+def _make_loader_facts(sketch: EnvironmentSketch, tensorflow: TensorFlowFacts, build: Build) -> LoaderFacts:
     resolutions = [_make_resolution(sketch, soname) for soname in list_opened_sonames(build)]
     missing = tuple(resolution.soname for resolution in resolutions if not resolution.ok)
     import_fails = bool(missing) and build.linkage == "needed"
@@ -299,11 +311,11 @@ def _make_loader_facts(sketch: Sketch, tensorflow: TensorFlowFacts, build: Build
         import_needs=(Resolution(missing[0], None, "", _format_dlerror(missing[0]), missing),)
         if import_fails
         else (),
-        found=sketch.other_libraries,
+        found=sketch.unused_libraries,
     )
 
 
-def _make_resolution(sketch: Sketch, soname: str) -> Resolution:
+def _make_resolution(sketch: EnvironmentSketch, soname: str) -> Resolution:
     path = sketch.path_by_soname.get(soname, f"{LIBRARY_FOLDER}/{soname}")
     if path is None:
         return Resolution(soname, None, "", _format_dlerror(soname), (soname,))

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from tfdoctor.fit import Caveat, Host, Reason
 
 __all__ = [
-    "Base",
+    "BaseImage",
+    "Component",
     "CondaCuda",
     "Conflict",
     "Method",
     "Option",
-    "Part",
     "Recipe",
     "Recommendation",
-    "Rejected",
+    "Rejection",
     "Request",
     "Suggestion",
 ]
@@ -57,7 +57,7 @@ class Recipe(str, enum.Enum):
         return Method.PIP if self is Recipe.VENV else Method.CONTAINER
 
     @property
-    def has_own_venv(self) -> bool:
+    def needs_venv(self) -> bool:
         """Whether the image gets a virtual environment that tfdoctor makes."""
         return self in (Recipe.PIP_CUDA, Recipe.CUDA_BASE, Recipe.CONDA_CUDA)
 
@@ -67,7 +67,7 @@ class Request:
     """What the user asks the planner for. None in a field means any value."""
 
     tensorflow: str | None = None
-    """A version specification that `versions.Spec` accepts."""
+    """A version specification that `versions.VersionSpec` accepts."""
     python: str | None = None
     """A Python minor version such as `"3.11"`."""
     method: Method | None = None
@@ -79,26 +79,26 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Component:
     """A component of an image or environment, and its size."""
 
     name: str
-    bytes: int | None
+    size_bytes: int | None
     """Unpacked size in bytes; None if unknown."""
-    why: str
+    purpose: str
     """The purpose of the component."""
-    download: int | None = None
+    download_bytes: int | None = None
     """Bytes to download; None if unknown, and for components that are not images."""
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class BaseImage:
     """The image that a recipe builds on."""
 
     image: str
     system: str
     """The operating system, such as `"debian 12"`; "" if unknown."""
-    python: str | None
+    python_command: str | None
     """The command of the image's Python, such as `"python3"`; None if Python must be installed."""
     python_packages: tuple[str, ...] = ()
     """System packages that install Python if the image has none."""
@@ -134,34 +134,37 @@ class Option:
     """The version of the CUDA libraries that are installed."""
     cudnn: str | None
     """The cuDNN version; None if unknown."""
-    base: Base | None
+    base: BaseImage | None
     cuda_set: CudaSet | None
     """NVIDIA's wheels; None if the libraries do not come from wheels."""
-    wheels: tuple[CudaWheel, ...]
+    wheels_to_install: tuple[CudaWheel, ...]
     """NVIDIA's wheels to install: all of `cuda_set`, or those that the base image lacks."""
-    parts: tuple[Part, ...]
+    components: tuple[Component, ...]
     commands: tuple[str, ...]
     reasons: tuple[str, ...]
     caveats: tuple[Caveat, ...]
-    conda: CondaCuda | None = None
+    conda_cuda: CondaCuda | None = None
 
     @property
     def method(self) -> Method:
         return self.recipe.method
 
     @property
-    def packages(self) -> tuple[str, ...]:
+    def pinned_requirements(self) -> tuple[str, ...]:
         """The pinned requirements: TensorFlow and NVIDIA's wheels."""
-        return (f"{self.release.package}=={self.release.version}", *(wheel.pin for wheel in self.wheels))
+        return (
+            f"{self.release.package}=={self.release.version}",
+            *(wheel.pin for wheel in self.wheels_to_install),
+        )
 
     @property
-    def size(self) -> int | None:
+    def size_bytes(self) -> int | None:
         """The size in bytes; None if the size of a part is unknown."""
         total = 0
-        for part in self.parts:
-            if part.bytes is None:
+        for part in self.components:
+            if part.size_bytes is None:
                 return None
-            total += part.bytes
+            total += part.size_bytes
         return total
 
     @property
@@ -171,7 +174,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejection:
     """A release that cannot be installed with a recipe, and the reasons."""
 
     recipe: Recipe
@@ -206,7 +209,7 @@ class Recommendation:
     request: Request
     host: Host
     options: tuple[Option, ...]
-    rejected: tuple[Rejected, ...]
+    rejections: tuple[Rejection, ...]
     conflict: Conflict | None
-    without_gpu: Remedy | None = None
+    cpu_remedy: Remedy | None = None
     """A remedy that installs TensorFlow for the CPU, if no GPU build fits the machine."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Overview", "list_overviews"]
 
-COMMAND_OF_METHOD = {Method.PIP: "install", Method.CONTAINER: "build"}
+COMMAND_BY_METHOD = {Method.PIP: "install", Method.CONTAINER: "build"}
 """The command that installs by each method, the easier method first."""
 
 
@@ -30,9 +30,9 @@ COMMAND_OF_METHOD = {Method.PIP: "install", Method.CONTAINER: "build"}
 class Overview:
     """One line for consecutive minors whose newest releases have equal values."""
 
-    newest: str
+    newest_minor: str
     """The newest minor, such as `"2.18"`."""
-    oldest: str
+    oldest_minor: str
     python: str
     cuda: str
     cudnn: str
@@ -44,13 +44,17 @@ class Overview:
     """Whether newer GPUs work: `"+"` by JIT compilation, `"*"` only for some of them, `""` not at all."""
     way: str
     """The tfdoctor command that installs these releases: `"install"`, `"build"`, or `""` if no option exists."""
-    marked: bool
+    has_known_problem: bool
     """Whether there is a known problem with the libraries, the packaging or some GPUs."""
 
     @property
     def span(self) -> str:
         """The range of minors, such as `"2.8-2.10"`."""
-        return self.newest if self.newest == self.oldest else f"{self.oldest}-{self.newest}"
+        return (
+            self.newest_minor
+            if self.newest_minor == self.oldest_minor
+            else f"{self.oldest_minor}-{self.newest_minor}"
+        )
 
 
 def list_overviews(compat: Compat, rows: Iterable[MatrixRow]) -> tuple[Overview, ...]:
@@ -68,9 +72,12 @@ def list_overviews(compat: Compat, rows: Iterable[MatrixRow]) -> tuple[Overview,
         overview = _make_overview(compat, row)
         if (
             overviews
-            and replace(overview, newest=overviews[-1].newest, oldest=overviews[-1].oldest) == overviews[-1]
+            and replace(
+                overview, newest_minor=overviews[-1].newest_minor, oldest_minor=overviews[-1].oldest_minor
+            )
+            == overviews[-1]
         ):
-            overviews[-1] = replace(overviews[-1], oldest=overview.oldest)
+            overviews[-1] = replace(overviews[-1], oldest_minor=overview.oldest_minor)
         else:
             overviews.append(overview)
     return tuple(overviews)
@@ -80,22 +87,22 @@ def _make_overview(compat: Compat, row: MatrixRow) -> Overview:
     release = row.release
     cards, newer = _describe_cards(compat, release)
     return Overview(
-        newest=release.minor,
-        oldest=release.minor,
+        newest_minor=release.minor,
+        oldest_minor=release.minor,
         python=format_python_ranges(release.linux_pythons),
         cuda=versions.major_minor(release.cuda) if release.cuda else "?",
         cudnn=release.cudnn or "?",
-        driver=str(versions.major(row.driver_linux)) if row.driver_linux else "?",
+        driver=str(versions.major(row.min_linux_driver)) if row.min_linux_driver else "?",
         cards=cards,
         newer=newer,
         way=_find_command(compat, release),
-        marked=has_known_error(row),
+        has_known_problem=has_known_error(row),
     )
 
 
 def _describe_cards(compat: Compat, release: Release) -> tuple[str, str]:
     """Return the values of `Overview.cards` and `Overview.newer`; "?" if no generation has machine code."""
-    generations = compat.cards.generation
+    generations = compat.cards.generations
     codes = [find_code_on_gpu(compat, release, generation.capability) for generation in generations]
     native_names = [
         generation.name for generation, code in zip(generations, codes, strict=True) if code == "native"
@@ -110,7 +117,7 @@ def _describe_cards(compat: Compat, release: Release) -> tuple[str, str]:
 
 def _find_command(compat: Compat, release: Release) -> str:
     """Return the first command that has an option for an unknown machine, or ""."""
-    for method, command in COMMAND_OF_METHOD.items():
+    for method, command in COMMAND_BY_METHOD.items():
         if recommend(compat, Request(release.version, method=method), Host()).options:
             return command
     return ""

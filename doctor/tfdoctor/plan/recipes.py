@@ -12,8 +12,8 @@ from tfdoctor.findings import Cause
 from tfdoctor.fit import Assessment, Host, Reason, choose_preferred, constraints, fit_environment
 from tfdoctor.fit.compatibility import check_python, check_wheels, find_newest_python, is_locked
 from tfdoctor.fit.images import list_fitting_tags
-from tfdoctor.plan.bases import add_manifest
-from tfdoctor.plan.models import Base, CondaCuda, Option, Part, Recipe, Rejected
+from tfdoctor.plan.bases import add_image_sizes
+from tfdoctor.plan.models import BaseImage, Component, CondaCuda, Option, Recipe, Rejection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.wheels import CudaSet, CudaWheel
     from tfdoctor.plan.models import Request
 
-    RecipeFunction = Callable[[Compat, Release, Request, Host], "Option | Rejected"]
+    RecipeFunction = Callable[[Compat, Release, Request, Host], "Option | Rejection"]
 
 __all__ = ["RECIPES", "adapt_to_machine", "find_conda_packages", "make_build_command", "try_recipe"]
 
@@ -38,15 +38,15 @@ _SLIM_IMAGE_BYTES = 130_000_000
 
 def try_recipe(
     compat: Compat, release: Release, request: Request, host: Host, recipe: Recipe
-) -> Option | Rejected:
+) -> Option | Rejection:
     """Return the option that installs a release with this recipe, or the reasons why that is impossible."""
-    if recipe.has_own_venv and request.python == PYTHON2:
+    if recipe.needs_venv and request.python == PYTHON2:
         text = f"{recipe.value} installs into a virtual environment, and Python {PYTHON2} has no `venv` to make one"
         return _make_rejection(
             recipe, release, [Reason(Cause.NO_MATCHING_WHEEL, text, "images.toml: [[python]]")]
         )
     result = RECIPES[recipe](compat, release, request, host)
-    return result if isinstance(result, Rejected) else add_manifest(compat, result)
+    return result if isinstance(result, Rejection) else add_image_sizes(compat, result)
 
 
 def adapt_to_machine(compat: Compat, option: Option, request: Request, host: Host) -> Option:
@@ -82,21 +82,22 @@ def make_install_command(release: Release, python: str, request: Request) -> str
     return f"tfdoctor install --tf {release.version}{python_option}"
 
 
-def _make_rejection(recipe: Recipe, release: Release, reasons: Sequence[Reason]) -> Rejected:
-    return Rejected(recipe, release.version, tuple(reasons))
+def _make_rejection(recipe: Recipe, release: Release, reasons: Sequence[Reason]) -> Rejection:
+    return Rejection(recipe, release.version, tuple(reasons))
 
 
-def _make_tensorflow_part(release: Release, python: str) -> Part:
-    return Part(
+def _make_tensorflow_part(release: Release, python: str) -> Component:
+    return Component(
         f"TensorFlow {release.version} and what it needs",
-        release.unpacked,
+        release.unpacked_bytes,
         f"the wheel for Python {python} and its dependencies, pinned by hash",
     )
 
 
-def _make_cuda_parts(compat: Compat, cuda_set: CudaSet) -> list[Part]:
+def _make_cuda_parts(compat: Compat, cuda_set: CudaSet) -> list[Component]:
     return [
-        Part(wheel.pin, wheel.unpacked, _list_wheel_libraries(compat, wheel)) for wheel in cuda_set.wheels
+        Component(wheel.pin, wheel.unpacked_bytes, _list_wheel_libraries(compat, wheel))
+        for wheel in cuda_set.wheels
     ]
 
 
@@ -109,7 +110,7 @@ def _list_wheel_libraries(compat: Compat, wheel: CudaWheel) -> str:
 
     Only libraries in libraries.toml have a title.
     """
-    library_families = [compat.library(library.soname) for library in wheel.libraries if library.soname]
+    library_families = [compat.find_library(library.soname) for library in wheel.libraries if library.soname]
     titles = dict.fromkeys(family.title for family in library_families if family is not None)
     if titles:
         return ", ".join(titles)
@@ -119,10 +120,10 @@ def _list_wheel_libraries(compat: Compat, wheel: CudaWheel) -> str:
 # ---------------------------------------------------------------- CUDA from wheels
 
 
-def _plan_venv(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
+def _plan_venv(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejection:
     """Return the option of a virtual environment on this machine, or the reasons why it does not work."""
     assessment = fit_environment(compat, release, host, request.python)
-    python, cuda_set = assessment.python, assessment.cuda
+    python, cuda_set = assessment.python, assessment.cuda_set
     if assessment.reasons or python is None or cuda_set is None:
         return _make_rejection(Recipe.VENV, release, assessment.reasons)
     return Option(
@@ -134,8 +135,8 @@ def _plan_venv(compat: Compat, release: Release, request: Request, host: Host) -
         cudnn=cuda_set.cudnn,
         base=None,
         cuda_set=cuda_set,
-        wheels=cuda_set.wheels,
-        parts=(_make_tensorflow_part(release, python), *_make_cuda_parts(compat, cuda_set)),
+        wheels_to_install=cuda_set.wheels,
+        components=(_make_tensorflow_part(release, python), *_make_cuda_parts(compat, cuda_set)),
         commands=(make_install_command(release, python, request),),
         reasons=(_explain_wheels(cuda_set), *_explain_links(release)),
         caveats=assessment.caveats,
@@ -150,7 +151,7 @@ def _explain_links(release: Release) -> tuple[str, ...]:
     return (f"TensorFlow {release.version} {text}",)
 
 
-def _plan_pip_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
+def _plan_pip_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejection:
     """Return the option of a slim Python image with NVIDIA's wheels, or the reasons against it."""
     assessment = Assessment()
     constraints.check_machine(assessment, release, host, container=True)
@@ -168,9 +169,9 @@ def _plan_pip_cuda(compat: Compat, release: Release, request: Request, host: Hos
         cudnn=cuda_set.cudnn,
         base=base,
         cuda_set=cuda_set,
-        wheels=cuda_set.wheels,
-        parts=(
-            Part(base.image, None if request.base else _SLIM_IMAGE_BYTES, "the system and Python"),
+        wheels_to_install=cuda_set.wheels,
+        components=(
+            Component(base.image, None if request.base else _SLIM_IMAGE_BYTES, "the system and Python"),
             _make_tensorflow_part(release, python),
             *_make_cuda_parts(compat, cuda_set),
         ),
@@ -201,25 +202,27 @@ def _choose_python(assessment: Assessment, compat: Compat, release: Release, req
     return python
 
 
-def _choose_base(assessment: Assessment, compat: Compat, request: Request, python: str | None) -> Base | None:
+def _choose_base(
+    assessment: Assessment, compat: Compat, request: Request, python: str | None
+) -> BaseImage | None:
     """Return the user's base image, or the slim image of this Python.
 
     If there is no slim image, return None and add the reason to the assessment.
     """
     if request.base is not None:
-        return Base(request.base, "", None)
+        return BaseImage(request.base, "", None)
     image = compat.images.find_python(python) if python is not None else None
     if python is not None and image is None:
-        assessment.refuse(
+        assessment.add_reason(
             Cause.NO_MATCHING_WHEEL, f"there is no slim image of Python {python}", "images.toml: [[python]]"
         )
-    return Base(image.name, image.system, "python3", digest=image.digest) if image is not None else None
+    return BaseImage(image.name, image.system, "python3", digest=image.digest) if image is not None else None
 
 
 # ---------------------------------------------------------------- CUDA from conda
 
 
-def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
+def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejection:
     """Return the option of a slim Python image with CUDA from conda-forge, or why it does not work.
 
     This recipe is for releases whose CUDA has no wheels, in case TensorFlow's own images are deleted.
@@ -228,7 +231,7 @@ def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: H
     constraints.check_machine(assessment, release, host, container=True)
     conda = find_conda_packages(compat, release)
     if conda is None or release.cuda is None:
-        assessment.refuse(
+        assessment.add_reason(
             Cause.INCONCLUSIVE,
             f"conda-forge is for releases whose CUDA no NVIDIA wheel has, and not for {release.version}",
             "cudnn.toml: [[conda]]",
@@ -236,12 +239,12 @@ def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: H
         return _make_rejection(Recipe.CONDA_CUDA, release, assessment.reasons)
     python = _choose_python(assessment, compat, release, request)
     base = _choose_base(assessment, compat, request, python)
-    cudnn = compat.conda_cudnn(versions.major_minor(release.cuda), release.cudnn)
+    cudnn = compat.find_conda_cudnn(versions.major_minor(release.cuda), release.cudnn)
     constraints.check_gpus(assessment, compat, release, host, release.cuda, cudnn)
     constraints.check_driver(assessment, compat, release, host, release.cuda)
     if assessment.reasons or python is None or base is None:
         return _make_rejection(Recipe.CONDA_CUDA, release, assessment.reasons)
-    assessment.warn(
+    assessment.add_caveat(
         Cause.INCONCLUSIVE,
         "this recipe is untested with the packages of conda-forge: no conda channel could be reached where it was "
         "written, and its versions come from users' reports. Its other steps were run. The image is verified after it "
@@ -257,16 +260,16 @@ def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: H
         cudnn=cudnn,
         base=base,
         cuda_set=None,
-        wheels=(),
-        parts=(
-            Part(base.image, None if request.base else _SLIM_IMAGE_BYTES, "the system and Python"),
+        wheels_to_install=(),
+        components=(
+            Component(base.image, None if request.base else _SLIM_IMAGE_BYTES, "the system and Python"),
             _make_tensorflow_part(release, python),
-            Part(" ".join(conda.packages), None, f"CUDA and cuDNN from the channel {conda.channel}"),
+            Component(" ".join(conda.packages), None, f"CUDA and cuDNN from the channel {conda.channel}"),
         ),
         commands=(make_build_command(release, python, Recipe.CONDA_CUDA, request),),
         reasons=("it needs no image with an old CUDA, and the last of those may be deleted",),
         caveats=(*assessment.caveats, *constraints.check_release(release)),
-        conda=conda,
+        conda_cuda=conda,
     )
 
 
@@ -275,10 +278,10 @@ def find_conda_packages(compat: Compat, release: Release) -> CondaCuda | None:
 
     Return None if NVIDIA's wheels have this CUDA, or if conda-forge does not have it.
     """
-    if release.cuda is None or compat.cuda_set(release.version) is not None:
+    if release.cuda is None or compat.find_cuda_set(release.version) is not None:
         return None
     cuda = versions.major_minor(release.cuda)
-    if compat.conda_cudnn(cuda, release.cudnn) is None:
+    if compat.find_conda_cudnn(cuda, release.cudnn) is None:
         return None
     channel, packages = choose_conda_packages(compat, cuda, release.cudnn)
     tool = compat.images.find_tool("micromamba")
@@ -290,7 +293,7 @@ def find_conda_packages(compat: Compat, release: Release) -> CondaCuda | None:
 # ---------------------------------------------------------------- nvidia/cuda
 
 
-def _plan_cuda_base(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
+def _plan_cuda_base(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejection:
     """Return the option of an nvidia/cuda image, or why it does not work."""
     assessment = Assessment()
     constraints.check_machine(assessment, release, host, container=True)
@@ -333,7 +336,7 @@ def _explain_no_tag(assessment: Assessment, compat: Compat, release: Release) ->
     """Add to the assessment why no tag of nvidia/cuda fits the release."""
     deleted = compat.images.find_deleted(versions.major_minor(release.cuda)) if release.cuda else None
     note = deleted.note if deleted is not None else "None of the remaining images has its libraries."
-    assessment.refuse(
+    assessment.add_reason(
         Cause.LIBS_NOT_INSTALLED,
         f"no image of nvidia/cuda has the libraries of CUDA {release.cuda} with cuDNN {release.cudnn}: {note}",
         "images.toml: [[deleted]]" if deleted is not None else "images.toml: [[cuda]]",
@@ -349,20 +352,20 @@ def _plan_tag(
         release, lambda candidate: candidate in build_by_python and is_locked(compat, release, candidate)
     )
     if python in release.linux_pythons and python not in build_by_python and request.base is None:
-        assessment.refuse(
+        assessment.add_reason(
             Cause.NO_MATCHING_WHEEL,
             f"Ubuntu {tag.system} of {tag.name} has no Python {python} (it has {', '.join(build_by_python) or 'none'})",
             f"pythons.toml: [[system]] {tag.system}",
         )
     else:
         check_python(assessment, compat, release, python)
-    system = compat.pythons.system(tag.system)
+    system = compat.pythons.find_system(tag.system)
     if (
         system is not None
         and release.glibc is not None
         and not versions.is_at_least(system.glibc, release.glibc)
     ):
-        assessment.refuse(
+        assessment.add_reason(
             Cause.GLIBC_TOO_OLD,
             f"TensorFlow {release.version} needs glibc {release.glibc}; Ubuntu {tag.system} has {system.glibc}",
             constraints.format_release_source(release),
@@ -370,7 +373,7 @@ def _plan_tag(
     constraints.check_gpus(assessment, compat, release, host, tag.cuda, tag.cudnn)
     constraints.check_driver(assessment, compat, release, host, tag.cuda)
     if release.cuda is not None and not versions.is_at_least(tag.cuda, versions.major_minor(release.cuda)):
-        assessment.warn(
+        assessment.add_caveat(
             Cause.LIBS_WRONG_VERSION,
             f"TensorFlow {release.version} was built with CUDA {release.cuda}; the newest image with its cuDNN has "
             f"{tag.cuda}: the sonames are the same, but nothing else is guaranteed",
@@ -379,10 +382,10 @@ def _plan_tag(
     if assessment.reasons or python is None:
         return None
     if request.base is not None:
-        base = Base(request.base, "", None)
+        base = BaseImage(request.base, "", None)
     else:
-        base = Base(tag.name, f"ubuntu {tag.system}", None, (f"python{python}", f"python{python}-venv"))
-    cuda_set = compat.cuda_set(release.version)
+        base = BaseImage(tag.name, f"ubuntu {tag.system}", None, (f"python{python}", f"python{python}-venv"))
+    cuda_set = compat.find_cuda_set(release.version)
     wheels = cuda_set.wheels if cuda_set is not None else ()
     # XLA compiles with ptxas and libdevice, which are in this wheel.
     nvcc_wheels = tuple(wheel for wheel in wheels if wheel.name.startswith("nvidia-cuda-nvcc"))
@@ -395,9 +398,9 @@ def _plan_tag(
         cudnn=tag.cudnn,
         base=base,
         cuda_set=None,
-        wheels=nvcc_wheels,
-        parts=(
-            Part(base.image, None, "the system, CUDA's runtime libraries and cuDNN"),
+        wheels_to_install=nvcc_wheels,
+        components=(
+            Component(base.image, None, "the system, CUDA's runtime libraries and cuDNN"),
             _make_tensorflow_part(release, python),
         ),
         commands=(make_build_command(release, python, Recipe.CUDA_BASE, request),),
@@ -411,14 +414,14 @@ def _plan_tag(
 @lru_cache(maxsize=64)
 def _list_system_pythons(compat: Compat, system: str) -> tuple[PythonBuild, ...]:
     """Return the Pythons that the packages of an Ubuntu release provide, without prereleases."""
-    system_entry = compat.pythons.system(system)
+    system_entry = compat.pythons.find_system(system)
     if system_entry is None:
         return ()
     return tuple(
         build
-        for python in (system_entry.default, *system_entry.others)
-        for build in compat.python_builds(python, system=system)
-        if build.package is not None and not build.prerelease
+        for python in (system_entry.default_python, *system_entry.other_pythons)
+        for build in compat.find_python_builds(python, system=system)
+        if build.package is not None and not build.is_prerelease
     )
 
 
@@ -438,28 +441,32 @@ def _is_older(installed: str | None, required: str | None) -> bool:
     )
 
 
-def _plan_official(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
+def _plan_official(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejection:
     """Return the option of an image of tensorflow/tensorflow, or why it does not work."""
     assessment = Assessment()
     constraints.check_machine(assessment, release, host, container=True)
-    image = compat.official_image(release.version)
+    image = compat.find_official_image(release.version)
     if image is None:
-        assessment.refuse(
+        assessment.add_reason(
             Cause.INCONCLUSIVE,
             f"no image of tensorflow/tensorflow is known for {release.version}",
             "images.toml: [[official]]",
         )
         return _make_rejection(Recipe.OFFICIAL, release, assessment.reasons)
     source = f"images.toml: [[official]] {image.recipe.versions}"
-    if not image.recipe.works:
+    if not image.recipe.has_working_libraries:
         # `why` is a sentence that names the library at fault.
-        cause = Cause.CUDNN_VERSION_MISMATCH if "cudnn" in image.recipe.why else Cause.LIBS_WRONG_VERSION
-        assessment.refuse(cause, f"{image.names[0]} does not work: {image.recipe.why}", source)
+        cause = (
+            Cause.CUDNN_VERSION_MISMATCH
+            if "cudnn" in image.recipe.failure_reason
+            else Cause.LIBS_WRONG_VERSION
+        )
+        assessment.add_reason(cause, f"{image.names[0]} does not work: {image.recipe.failure_reason}", source)
     python, name = image.recipe.python, image.names[0]
     if request.python == PYTHON2 and len(image.names) > 1:  # the second image has Python 2
         python, name = PYTHON2, image.names[1]
     if request.python not in (None, python) and request.base is None:
-        assessment.refuse(
+        assessment.add_reason(
             Cause.NO_MATCHING_WHEEL, f"{name} has Python {python}, and not {request.python}", source
         )
     python = request.python or python
@@ -469,14 +476,14 @@ def _plan_official(compat: Compat, release: Release, request: Request, host: Hos
     if assessment.reasons:
         return _make_rejection(Recipe.OFFICIAL, release, assessment.reasons)
     if _is_older(image.recipe.cudnn, release.cudnn):
-        assessment.warn(
+        assessment.add_caveat(
             Cause.CUDNN_VERSION_MISMATCH,
             f"TensorFlow {release.version} was built with cuDNN {release.cudnn}, and {name} has "
             f"{image.recipe.cudnn}: convolutions may be refused",
             source,
         )
     command = "python2" if python == PYTHON2 else "python3"
-    base = Base(
+    base = BaseImage(
         request.base or name, f"ubuntu {image.recipe.system}" if request.base is None else "", command
     )
     source_note = (
@@ -493,14 +500,14 @@ def _plan_official(compat: Compat, release: Release, request: Request, host: Hos
         cudnn=image.recipe.cudnn,
         base=base,
         cuda_set=None,
-        wheels=(),
-        parts=(
-            Part(
+        wheels_to_install=(),
+        components=(
+            Component(
                 base.image,
                 None,
                 f"TensorFlow's own image: Python {python}, CUDA {image.recipe.cuda}, {source_note}",
             ),
-            Part(
+            Component(
                 "pinned Python packages",
                 None,
                 "what TensorFlow was released with, so that nothing newer breaks it",
@@ -522,13 +529,13 @@ def _plan_official(compat: Compat, release: Release, request: Request, host: Hos
 # ---------------------------------------------------------------- NGC
 
 
-def _plan_ngc(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
+def _plan_ngc(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejection:
     """Return the option of an image of nvcr.io/nvidia/tensorflow, or why it does not work."""
     assessment = Assessment()
     constraints.check_machine(assessment, release, host, container=True)
-    images = [image for image in compat.ngc_images() if image.tensorflow == release.version]
+    images = [image for image in compat.list_ngc_images() if image.tensorflow == release.version]
     if not images:
-        assessment.refuse(
+        assessment.add_reason(
             Cause.INCONCLUSIVE,
             f"no image of nvcr.io/nvidia/tensorflow is known to have TensorFlow {release.version}",
             "images.toml: [[ngc]]",
@@ -556,7 +563,7 @@ def _plan_ngc_images(
         constraints.check_machine(assessment, release, host, container=True)
         constraints.check_ngc_image(assessment, compat, image, host)
         if image.python is None or request.python not in (None, image.python):
-            assessment.refuse(
+            assessment.add_reason(
                 Cause.NO_MATCHING_WHEEL,
                 f"{image.name} has Python {image.python or 'of an unknown version'}, and not {request.python}"
                 if request.python
@@ -569,7 +576,9 @@ def _plan_ngc_images(
             continue
         if image.driver is not None and host.driver is None:
             text = f"{image.name} was made for driver {image.driver} and newer"
-            assessment.warn(Cause.DRIVER_TOO_OLD, text, f"images.toml: [[ngc]] {image.tag}", serious=False)
+            assessment.add_caveat(
+                Cause.DRIVER_TOO_OLD, text, f"images.toml: [[ngc]] {image.tag}", serious=False
+            )
         yield Option(
             recipe=Recipe.NGC,
             release=release,
@@ -577,12 +586,12 @@ def _plan_ngc_images(
             python=image.python,
             cuda=image.cuda,
             cudnn=image.cudnn,
-            base=Base(
+            base=BaseImage(
                 request.base or image.name, f"ubuntu {image.system}" if image.system else "", "python3"
             ),
             cuda_set=None,
-            wheels=(),
-            parts=(Part(image.name, None, "NVIDIA's own image and build of TensorFlow"),),
+            wheels_to_install=(),
+            components=(Component(image.name, None, "NVIDIA's own image and build of TensorFlow"),),
             commands=(make_build_command(release, image.python, Recipe.NGC, request),),
             reasons=(image.note or f"{image.name} is NVIDIA's own build for CUDA {image.cuda}",),
             caveats=(*assessment.caveats, *constraints.check_release(release)),

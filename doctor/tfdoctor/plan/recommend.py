@@ -16,7 +16,7 @@ from tfdoctor.plan.models import (
     Option,
     Recipe,
     Recommendation,
-    Rejected,
+    Rejection,
     Suggestion,
 )
 from tfdoctor.plan.recipes import RECIPES, adapt_to_machine, find_conda_packages, try_recipe
@@ -34,10 +34,12 @@ MAX_OPTIONS = 6
 """Limit for the options in a recommendation. Each recipe has at most one."""
 
 
-def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = True) -> Recommendation:
+def recommend(
+    compat: Compat, request: Request, host: Host, *, with_suggestions: bool = True
+) -> Recommendation:
     """Return the options for a request on a machine, best first, or a conflict.
 
-    A conflict has suggestions only if `nearest` is true, because finding them takes long. Raise UnknownReleaseError
+    A conflict has suggestions only if `with_suggestions` is true, because finding them takes long. Raise UnknownReleaseError
     if no release matches the requested version, and versions.VersionSyntaxError if that version is malformed.
     """
     cpu_remedy = cpu_fallback.make_machine_remedy(compat, request, host)
@@ -49,9 +51,9 @@ def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = T
             request=request,
             host=host,
             options=(),
-            rejected=(),
+            rejections=(),
             conflict=conflict,
-            without_gpu=cpu_remedy,
+            cpu_remedy=cpu_remedy,
         )
     options, rejections = _find_options(compat, request, host)
     if options:
@@ -59,9 +61,9 @@ def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = T
             request=request,
             host=host,
             options=tuple(options),
-            rejected=tuple(rejections),
+            rejections=tuple(rejections),
             conflict=None,
-            without_gpu=cpu_remedy,
+            cpu_remedy=cpu_remedy,
         )
     reasons = merge_reasons(rejections)
     if not reasons:
@@ -72,14 +74,14 @@ def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = T
                 "tensorflow.json",
             )
         ]
-    conflict = Conflict(tuple(reasons), _find_suggestions(compat, request, host) if nearest else ())
+    conflict = Conflict(tuple(reasons), _find_suggestions(compat, request, host) if with_suggestions else ())
     return Recommendation(
         request=request,
         host=host,
         options=(),
-        rejected=tuple(rejections),
+        rejections=tuple(rejections),
         conflict=conflict,
-        without_gpu=cpu_remedy,
+        cpu_remedy=cpu_remedy,
     )
 
 
@@ -98,14 +100,14 @@ def _make_arm64_conflict(compat: Compat, host: Host) -> Conflict:
         for kind in [table.find_kind(card.name, capability)]
         if kind is not None
     ]
-    build_by_command = {build.command: build for kind in kinds for build in kind.ways}
+    build_by_command = {build.command: build for kind in kinds for build in kind.build_sources}
     return Conflict(reasons=(reason,), arm64_builds=tuple(build_by_command.values()))
 
 
-def _find_options(compat: Compat, request: Request, host: Host) -> tuple[list[Option], list[Rejected]]:
+def _find_options(compat: Compat, request: Request, host: Host) -> tuple[list[Option], list[Rejection]]:
     """Return the best option of each recipe, ranked, and the releases that were rejected."""
     best_options: list[Option] = []
-    rejections: list[Rejected] = []
+    rejections: list[Rejection] = []
     for recipe in _select_recipes(request):
         option, recipe_rejections = find_best_option(compat, request, host, recipe)
         best_options += [] if option is None else [option]
@@ -116,12 +118,12 @@ def _find_options(compat: Compat, request: Request, host: Host) -> tuple[list[Op
 
 def find_best_option(
     compat: Compat, request: Request, host: Host, recipe: Recipe
-) -> tuple[Option | None, list[Rejected]]:
+) -> tuple[Option | None, list[Rejection]]:
     """Return the best option of one recipe, and the newer releases that were rejected.
 
     If there is no option, all rejected releases are returned. Raise the same errors as `recommend`.
     """
-    rejections: list[Rejected] = []
+    rejections: list[Rejection] = []
     releases = list(list_candidates(compat, request.tensorflow))
     # Do not report the other releases as rejected, because they do not need this recipe.
     if recipe is Recipe.CONDA_CUDA and request.recipe is None:
@@ -133,7 +135,9 @@ def find_best_option(
 def rank_options(request: Request, host: Host, options: Iterable[Option]) -> list[Option]:
     """Return the options, best first. Each recipe may have at most one."""
     unranked = list(options)
-    newest_first = sorted({option.tensorflow for option in unranked}, key=versions.sort_key, reverse=True)
+    newest_first = sorted(
+        {option.tensorflow for option in unranked}, key=versions.make_sort_key, reverse=True
+    )
     return sorted(unranked, key=lambda option: _make_rank_key(request, host, option, newest_first))
 
 
@@ -143,23 +147,23 @@ def _try_releases(
     request: Request,
     host: Host,
     recipe: Recipe,
-    rejections: list[Rejected],
+    rejections: list[Rejection],
 ) -> Iterator[Option]:
     """Yield the options of a recipe for these releases, and add the others to `rejections`."""
     for release in releases:
         result = try_recipe(compat, release, request, host, recipe)
-        if isinstance(result, Rejected):
+        if isinstance(result, Rejection):
             rejections.append(result)
         else:
             yield result
 
 
-def _list_newer_rejections(rejections: Sequence[Rejected], option: Option) -> list[Rejected]:
+def _list_newer_rejections(rejections: Sequence[Rejection], option: Option) -> list[Rejection]:
     """Return the rejected releases that are newer than the option's release."""
     return [
         rejection
         for rejection in rejections
-        if versions.sort_key(rejection.tensorflow) > versions.sort_key(option.tensorflow)
+        if versions.make_sort_key(rejection.tensorflow) > versions.make_sort_key(option.tensorflow)
     ]
 
 
@@ -190,13 +194,13 @@ def _make_rank_key(
         option.serious_count,
         newest_first.index(option.tensorflow),
         request.method is None and host.has_engine is not None and option.method is not preferred_method,
-        option.size is None,
-        option.size or 0,
+        option.size_bytes is None,
+        option.size_bytes or 0,
         list(RECIPES).index(option.recipe),
     )
 
 
-def merge_reasons(rejections: Iterable[Rejected]) -> list[Reason]:
+def merge_reasons(rejections: Iterable[Rejection]) -> list[Reason]:
     """Return up to twelve distinct reasons of the rejections, the most important first.
 
     Equally important reasons stay in the order of the rejections.
@@ -284,7 +288,7 @@ def _relax_request(compat: Compat, request: Request, host: Host) -> Iterator[tup
     if host.driver is not None:
         branches = (compat.cards.find_unsupported(card.capability) for card in host.cards)
         last_branch = min(
-            (versions.major(branch.last) for branch in branches if branch is not None), default=None
+            (versions.major(branch.last_branch) for branch in branches if branch is not None), default=None
         )
         description = "a newer driver"
         if last_branch is not None and versions.major(host.driver) > last_branch:

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from tfdoctor.compat.releases import Platform
     from tfdoctor.fit.matrix import MatrixRow
 
-__all__ = ["Sheet", "describe_conditions", "format_python_ranges", "get_problem_code", "make_sheet"]
+__all__ = ["ReleaseSheet", "describe_conditions", "format_python_ranges", "get_problem_code", "make_sheet"]
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class ReleaseSheet:
     """The data sheet of one release."""
 
-    row: MatrixRow
+    main_row: MatrixRow
     other_rows: tuple[MatrixRow, ...]
     """The rows of the same version under other package names."""
     requirements: tuple[tuple[str, str], ...]
@@ -47,7 +47,7 @@ def make_sheet(
     capabilities: Sequence[str] = (),
     python: str | None = None,
     system: Platform = "linux",
-) -> Sheet:
+) -> ReleaseSheet:
     """Return the sheet for the rows of one version.
 
     The main row is the first row with GPU code, or the first row if none has it. The remedies are for GPUs with
@@ -59,8 +59,8 @@ def make_sheet(
     remedies = _list_remedies(compat, main_row.release, capabilities, python)
     if system == "windows" and main_row.release.windows_gpu:
         remedies = [*remedies[-1:], *remedies[:-1]]  # the last one is for Windows
-    return Sheet(
-        row=main_row,
+    return ReleaseSheet(
+        main_row=main_row,
         other_rows=other_rows,
         requirements=tuple(_list_requirements(main_row)),
         remedies=tuple(remedies),
@@ -72,7 +72,7 @@ def get_problem_code(problem: Problem) -> str:
 
     This is the code of the rule that detects the problem on the machine, or TFD313 if no rule does.
     """
-    if problem.told_by_rules:
+    if problem.is_reported_by_rules:
         for rule in ALL_RULES:
             if rule is not known_problem.RULE and problem.cause in {cause.value for cause in rule.causes}:
                 return rule.code
@@ -89,7 +89,9 @@ def describe_conditions(problem: Problem) -> str:
         "platform": "on {}",
     }
     titles = {"windows": "Windows", "linux": "Linux"}
-    return "; ".join(templates[key].format(titles.get(value, value)) for key, value in problem.when.items())
+    return "; ".join(
+        templates[key].format(titles.get(value, value)) for key, value in problem.conditions.items()
+    )
 
 
 def format_python_ranges(python_versions: Sequence[str]) -> str:
@@ -116,9 +118,9 @@ def _list_requirements(row: MatrixRow) -> list[tuple[str, str]]:
     requirements = [("Python", _describe_pythons(release))]
     if not release.gpu:
         return [*requirements, *_list_system_requirements(release)]
-    driver = f"{row.driver_linux} or newer" if row.driver_linux else "not known"
-    if row.driver_windows:
-        driver += f" (Windows: {row.driver_windows})"
+    driver = f"{row.min_linux_driver} or newer" if row.min_linux_driver else "not known"
+    if row.min_windows_driver:
+        driver += f" (Windows: {row.min_windows_driver})"
     requirements.append(("Driver", driver))
     requirements.append(("CUDA", release.cuda or "not known"))
     requirements.append(("cuDNN", release.cudnn or "not known"))
@@ -199,8 +201,8 @@ def _list_remedies(
 
 def _make_container_remedy(compat: Compat, release: Release) -> Remedy | None:
     """Return the remedy with TensorFlow's own image, or None if no image is known to work."""
-    image = compat.official_image(release.version)
-    if image is None or not image.recipe.works:
+    image = compat.find_official_image(release.version)
+    if image is None or not image.recipe.has_working_libraries:
         return None
     recipe = image.recipe
     cudnn = f", cuDNN {recipe.cudnn}" if recipe.cudnn else ""
@@ -216,12 +218,14 @@ def _describe_python_source(compat: Compat, python: str) -> str:
 
     Return "" if no build has an install command, or if the first such build is python-build-standalone.
     """
-    builds = compat.python_builds(python)
+    builds = compat.find_python_builds(python)
     installers = [build for build in builds if build.command is not None]
     if not installers or installers[0].origin == "python-build-standalone":
         return ""
     systems = [
-        build.origin.replace("ubuntu", "Ubuntu") for build in builds if build.package and not build.prerelease
+        build.origin.replace("ubuntu", "Ubuntu")
+        for build in builds
+        if build.package and not build.is_prerelease
     ]
     packaged = (
         f"{' and '.join(systems)} {'has' if len(systems) == 1 else 'have'} it; elsewhere " if systems else ""

@@ -30,14 +30,14 @@ class Build:
     """The version; None if it is unknown or invalid."""
     release: Release | None
     """The release in the table with the nearest version; None if the table has no such release."""
-    exact: bool
+    is_exact_release: bool
     """Whether `release` has exactly this version."""
-    gpu: bool | None
+    has_gpu_code: bool | None
     """Whether the build has GPU code; None if it is unknown."""
-    rocm: bool
+    is_rocm: bool
     linkage: str
     """How the CUDA libraries are loaded: "dlopen", "needed" (linked) or "none" if the build uses none."""
-    required: tuple[str, ...]
+    required_libraries: tuple[str, ...]
     """Sonames of the CUDA libraries, in the order in which they are opened."""
     driver_libraries: tuple[str, ...]
     cuda: str | None
@@ -47,21 +47,21 @@ class Build:
     traits: frozenset[TraitName]
     """The release-specific behaviour of this build (compat/traits.toml)."""
 
-    def has(self, trait: TraitName) -> bool:
+    def has_trait(self, trait: TraitName) -> bool:
         """Return whether the build has this trait."""
         return trait in self.traits
 
     @property
-    def minor(self) -> tuple[int, ...]:
+    def minor_numbers(self) -> tuple[int, ...]:
         return versions.parse_numbers(self.version)[:2] if self.version else ()
 
 
 def describe_build(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
     """Return the properties of the installed build, from its own files or else from the release table."""
     version = tensorflow.version if tensorflow.version and versions.is_version(tensorflow.version) else None
-    nearest = compat.nearest(version, tensorflow.distribution) if version else None
+    nearest = compat.find_nearest(version, tensorflow.distribution) if version else None
     release = nearest.release if nearest else None
-    is_exact = bool(nearest and nearest.exact)
+    is_exact = bool(nearest and nearest.is_exact)
     is_cuda_build = tensorflow.build_info.get("is_cuda_build", "")
     has_gpu_code: bool | None = None
     if is_cuda_build in ("True", "False"):
@@ -91,15 +91,15 @@ def describe_build(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
             required = release.required_libraries
     linkage = "none"
     if has_gpu_code:
-        linkage = "needed" if version and compat.registration(version).linked else "dlopen"
+        linkage = "needed" if version and compat.find_registration(version).is_linked else "dlopen"
     return Build(
         version=version,
         release=release,
-        exact=is_exact,
-        gpu=has_gpu_code,
-        rocm=tensorflow.build_info.get("is_rocm_build") == "True",
+        is_exact_release=is_exact,
+        has_gpu_code=has_gpu_code,
+        is_rocm=tensorflow.build_info.get("is_rocm_build") == "True",
         linkage=linkage,
-        required=required or (),
+        required_libraries=required or (),
         driver_libraries=compat.list_driver_libraries(version) if has_gpu_code and version else (),
         cuda=tensorflow.cuda_config.get("TF_CUDA_VERSION")
         or tensorflow.build_info.get("cuda_version")
@@ -119,7 +119,7 @@ def _get_min_capability(release: Release | None, compat: Compat) -> str:
     """
     if release is None:
         return DEFAULT_MIN_CAPABILITY
-    linked = compat.registration(release.version).linked
+    linked = compat.find_registration(release.version).is_linked
     if release.registration_floor is None and linked and release.cubin:
         return min(release.cubin, key=versions.parse_capability)
     return release.registration_floor or DEFAULT_MIN_CAPABILITY
@@ -130,7 +130,7 @@ def find_dlopen_caller(build: Build) -> str:
 
     "pywrap" means _pywrap_tensorflow_internal.so, and "framework" means libtensorflow_framework.so.
     """
-    return "pywrap" if build.has("opened-by-pywrap") else "framework"
+    return "pywrap" if build.has_trait("opened-by-pywrap") else "framework"
 
 
 def list_opened_sonames(build: Build) -> tuple[str, ...]:
@@ -138,9 +138,9 @@ def list_opened_sonames(build: Build) -> tuple[str, ...]:
 
     The driver comes first, except that builds with the trait "runtime-first" open the CUDA runtime before it.
     """
-    runtime = tuple(name for name in build.required if name.startswith("libcudart."))
-    opened_first = runtime if build.has("runtime-first") else ()
-    others = tuple(name for name in build.required if name not in opened_first)
+    runtime = tuple(name for name in build.required_libraries if name.startswith("libcudart."))
+    opened_first = runtime if build.has_trait("runtime-first") else ()
+    others = tuple(name for name in build.required_libraries if name not in opened_first)
     return (*opened_first, *build.driver_libraries, *others)
 
 
@@ -194,4 +194,6 @@ def find_distributions_without_package(facts: Facts) -> tuple[Distribution, ...]
     python = value_of(facts.python)
     if not isinstance(facts.tensorflow, Absent) or python is None:
         return ()
-    return tuple(distribution for distribution in python.distributions if distribution.name in TENSORFLOW_DISTRIBUTIONS)
+    return tuple(
+        distribution for distribution in python.distributions if distribution.name in TENSORFLOW_DISTRIBUTIONS
+    )

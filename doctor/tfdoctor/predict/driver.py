@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import CudaDriver, Facts
 
 NVML_ERROR_UNKNOWN = 999
-INIT_CAUSES = {
+CAUSE_BY_INIT_RESULT = {
     34: Cause.STUB_LIBCUDA,  # CUDA_ERROR_STUB_LIBRARY
     35: Cause.DRIVER_TOO_OLD,  # cudaErrorInsufficientDriver
     36: Cause.DRIVER_TOO_OLD,  # cudaErrorCallRequiresNewerDriver
@@ -31,7 +31,7 @@ def find_missing_driver_cause(facts: Facts, resolution: Resolution) -> Cause:
         facts.driver.dxcore or any("/wsl/" in path for path in facts.driver.driver_files)
     ):
         return Cause.WSL_LIBCUDA
-    if list_forbidden_files(resolution, elsewhere=True):
+    if list_forbidden_files(resolution, is_elsewhere=True):
         return Cause.NOT_PERMITTED
     if resolution.path or list_driver_files(facts):
         # The file exists, but the loader rejects it or does not search its folder.
@@ -81,22 +81,22 @@ def predict_driver_stage(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] 
     if driver.init != 0:
         if is_stub(driver):
             return Cause.STUB_LIBCUDA, f"{driver.path} is the toolkit's stub, not the driver."
-        return find_init_cause(facts, driver), f"cuInit fails: {driver.init_name} ({driver.init})."
+        return find_init_failure_cause(facts, driver), f"cuInit fails: {driver.init_name} ({driver.init})."
     return driver.count
 
 
-def find_init_cause(facts: Facts, driver: CudaDriver) -> Cause:
+def find_init_failure_cause(facts: Facts, driver: CudaDriver) -> Cause:
     """Return why cuInit failed, from its error code and, if the code has several causes, from other facts."""
-    cause = INIT_CAUSES.get(driver.init or 0, Cause.DRIVER_INIT_UNKNOWN)
+    cause = CAUSE_BY_INIT_RESULT.get(driver.init or 0, Cause.DRIVER_INIT_UNKNOWN)
     if driver.init in (803, 804):
         # Both codes mean that libcuda and the kernel module do not match. A GeForce returns 804 for either reason.
         # The path of the loaded file distinguishes cuda-compat from a driver update without a restart.
         if is_cuda_compat(facts, driver):
             return Cause.COMPAT_NOT_SUPPORTED
-        return Cause.DRIVER_LIB_MISMATCH if find_kernel_mismatch(facts) else cause
+        return Cause.DRIVER_LIB_MISMATCH if find_kernel_module_mismatch(facts) else cause
     if cause is not Cause.DRIVER_INIT_UNKNOWN:
         return cause
-    if find_kernel_mismatch(facts):
+    if find_kernel_module_mismatch(facts):
         return Cause.DRIVER_LIB_MISMATCH
     if has_lost_devices(facts):
         return Cause.CONTAINER_NVML_LOST
@@ -158,7 +158,7 @@ def has_gpu_nodes(facts: Facts) -> bool:
     return nodes is not None and any(name[-1].isdigit() or name.endswith("dxg") for name in nodes.names)
 
 
-def find_kernel_mismatch(facts: Facts) -> tuple[str, str] | None:
+def find_kernel_module_mismatch(facts: Facts) -> tuple[str, str] | None:
     """Return the versions of the kernel module and of libcuda or NVML if they differ.
 
     Return None if they are equal, or if one of them is unknown.

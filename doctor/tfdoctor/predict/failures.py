@@ -9,8 +9,8 @@ from tfdoctor.facts import MODULE_DISTRIBUTIONS, NOEXEC_ERROR, TENSORFLOW_DISTRI
 from tfdoctor.facts.imports import ImportResult
 from tfdoctor.findings import Cause
 from tfdoctor.predict.rehearsal import (
+    DAMAGE_DIFFERENCES,
     KERAS_GENERATED_SOURCE,
-    REAL_DIFFERENCES,
     SUSPICIOUS_DIFFERENCES,
     find_module_distribution,
     get_import_table,
@@ -18,25 +18,25 @@ from tfdoctor.predict.rehearsal import (
     parse_required_name,
 )
 from tfdoctor.predict.requirements import normalize_name
-from tfdoctor.predict.shadowing import find_leading_folder, find_leading_package, get_path_folder
+from tfdoctor.predict.shadowing import find_leading_folder, find_leading_package, get_sys_path_folder
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfdoctor.compat import Compat
-    from tfdoctor.compat.imported import Imported
+    from tfdoctor.compat.imported import ImportNeeds
     from tfdoctor.facts import Distribution, Facts, PythonFacts, TensorFlowFacts
     from tfdoctor.facts.imports import FileDifference, RehearsalFacts, Shadow
 
 __all__ = [
     "ImportFailure",
-    "find_tensorflow_damage",
-    "find_untested_copies",
     "find_working_folder_copy",
     "get_failure_cause",
+    "list_damaged_tensorflow_files",
     "list_import_failures",
-    "list_imported",
+    "list_imported_distributions",
+    "list_untested_copies",
 ]
 
 LOADER_ERROR_PHRASES = (
@@ -53,17 +53,17 @@ LOADER_ERROR_PHRASES = (
 class ImportFailure:
     """A module that makes `import tensorflow` fail."""
 
-    rehearsed: ImportResult
+    import_result: ImportResult
     """The result of importing the module."""
     package: str
     """The distribution that causes the failure."""
     is_missing: bool
     """Whether the distribution, or a module that it needs, is missing."""
-    shadow: str = ""
+    shadowing_file: str = ""
     """The file that was imported instead; "" if there is none."""
-    library: str = ""
+    overriding_library: str = ""
     """The library that LD_LIBRARY_PATH or LD_PRELOAD puts before the system's; "" if no library is involved."""
-    damage: tuple[FileDifference, ...] = ()
+    damaged_files: tuple[FileDifference, ...] = ()
     """Files of the distribution that differ from its RECORD."""
     is_fatal: bool = True
     """False if `import tensorflow` works and only tf.keras fails."""
@@ -92,12 +92,12 @@ def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, .
     candidates += _iter_working_folder_failures(facts, python, table, rehearsal)
     # Report each package and each shadowing file only once, even if it affects several modules. The fatal failures
     # come first.
-    shadowed_packages = {failure.package for failure in candidates if failure.shadow}
+    shadowed_packages = {failure.package for failure in candidates if failure.shadowing_file}
     failure_by_origin: dict[str, ImportFailure] = {}
     for failure in sorted(candidates, key=lambda failure: not failure.is_fatal):
         # If a file shadows the package, only that file is reported.
-        if failure.shadow or failure.package not in shadowed_packages:
-            failure_by_origin.setdefault(failure.shadow or failure.package, failure)
+        if failure.shadowing_file or failure.package not in shadowed_packages:
+            failure_by_origin.setdefault(failure.shadowing_file or failure.package, failure)
     reported = list(failure_by_origin.values())
     if rehearsal is not None:
         # A suspect package can make others fail, so report only the suspects if one of their failures is fatal.
@@ -105,7 +105,7 @@ def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, .
         suspect_failures = [
             failure
             for failure in reported
-            if failure.shadow or failure.is_missing or failure.package in suspects
+            if failure.shadowing_file or failure.is_missing or failure.package in suspects
         ]
         if any(failure.is_fatal for failure in suspect_failures):
             reported = suspect_failures
@@ -113,20 +113,22 @@ def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, .
 
 
 def _iter_working_folder_shadows(
-    facts: Facts, python: PythonFacts, table: Imported, rehearsal: RehearsalFacts | None
+    facts: Facts, python: PythonFacts, table: ImportNeeds, rehearsal: RehearsalFacts | None
 ) -> Iterator[Shadow]:
     """Yield the modules that TensorFlow's import takes from the working folder of a program.
 
     Rehearsals do not execute code of that folder. Those of earlier versions of tfdoctor did, so modules that a
     recorded rehearsal imported successfully are omitted.
     """
-    modules = {*table.needs, *table.standard, *table.shadowable}
+    modules = {*table.attributes_by_module, *table.attributes_by_standard_module, *table.shadowable_modules}
     top_names = {module.partition(".")[0] for module in modules}
     imported_files = (
-        [module.top or module.file for module in rehearsal.modules if module.ok] if rehearsal is not None else []
+        [module.top or module.file for module in rehearsal.modules if module.ok]
+        if rehearsal is not None
+        else []
     )
     for shadow in python.shadows:
-        folder = get_path_folder(shadow.taken)
+        folder = get_sys_path_folder(shadow.taken)
         in_working_folder = folder not in python.sys_path and find_leading_folder(facts, folder) is None
         if (
             in_working_folder
@@ -137,16 +139,18 @@ def _iter_working_folder_shadows(
 
 
 def _iter_working_folder_failures(
-    facts: Facts, python: PythonFacts, table: Imported, rehearsal: RehearsalFacts | None
+    facts: Facts, python: PythonFacts, table: ImportNeeds, rehearsal: RehearsalFacts | None
 ) -> Iterator[ImportFailure]:
     """Yield a failure for each module of the working folder that hides one of TensorFlow's modules."""
     for shadow in _iter_working_folder_shadows(facts, python, table, rehearsal):
         package = find_module_distribution(shadow.name)
         if find_working_folder_copy(python, package) is None:
-            yield ImportFailure(ImportResult(shadow.name), package, is_missing=False, shadow=shadow.taken)
+            yield ImportFailure(
+                ImportResult(shadow.name), package, is_missing=False, shadowing_file=shadow.taken
+            )
 
 
-def find_untested_copies(facts: Facts, compat: Compat) -> tuple[Distribution, ...]:
+def list_untested_copies(facts: Facts, compat: Compat) -> tuple[Distribution, ...]:
     """Return the packages in the working folder that TensorFlow would import. No rehearsal tests them."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     table = get_import_table(tensorflow, compat) if tensorflow is not None else None
@@ -157,7 +161,7 @@ def find_untested_copies(facts: Facts, compat: Compat) -> tuple[Distribution, ..
     return tuple(copy for copy in copies if copy is not None)
 
 
-def list_imported(rehearsal: RehearsalFacts | None) -> set[str]:
+def list_imported_distributions(rehearsal: RehearsalFacts | None) -> set[str]:
     """Return the distributions of which every rehearsed module was imported successfully."""
     modules = rehearsal.modules if rehearsal is not None else ()
     failed_names = {find_module_distribution(module.name) for module in modules if not module.ok}
@@ -171,26 +175,27 @@ def _mark_shadowed(facts: Facts, failure: ImportFailure) -> ImportFailure:
     """
     leading_package = (
         find_leading_package(facts, failure.package)
-        if not failure.shadow and not failure.is_missing
+        if not failure.shadowing_file and not failure.is_missing
         else None
     )
     if leading_package is None:
         return failure
     if (
-        failure.library
-        and f"{leading_package.location}/" not in f"{failure.rehearsed.error} {failure.rehearsed.root}"
+        failure.overriding_library
+        and f"{leading_package.location}/"
+        not in f"{failure.import_result.error} {failure.import_result.root}"
     ):
         return failure  # the library breaks a file in another folder, no matter which module imports it
     return dataclasses.replace(
-        failure, shadow=f"{leading_package.location}/{_get_top_module(leading_package.name)}"
+        failure, shadowing_file=f"{leading_package.location}/{_get_top_module(leading_package.name)}"
     )
 
 
-def _iter_missing_packages(python: PythonFacts, table: Imported) -> Iterator[ImportFailure]:
+def _iter_missing_packages(python: PythonFacts, table: ImportNeeds) -> Iterator[ImportFailure]:
     """Yield a failure for each missing package that this release always requires."""
     if not any(distribution.requires for distribution in python.distributions):
         return  # the distributions of a planned environment have no metadata
-    for name in table.must:
+    for name in table.required_packages:
         package = normalize_name(name)
         if python.find_distribution(package) is None and name not in python.modules:
             error = f"No module named {name!r}"
@@ -202,23 +207,23 @@ def _iter_missing_packages(python: PythonFacts, table: Imported) -> Iterator[Imp
 
 
 def _iter_rehearsal_failures(
-    python: PythonFacts, table: Imported, rehearsal: RehearsalFacts
+    python: PythonFacts, table: ImportNeeds, rehearsal: RehearsalFacts
 ) -> Iterator[ImportFailure]:
     """Yield a failure for each rehearsed module that failed and that TensorFlow's import needs."""
     for module in (
-        _add_missing_file_error(module) if module.name in table.tried else module
+        _add_missing_file_error(module) if module.name in table.optional_modules else module
         for module in rehearsal.modules
     ):
         if module.ok:
             continue
         is_needed = (
-            module.name in table.needs
-            or module.name in table.standard
-            or module.name.partition(".")[0] in table.shadowable
+            module.name in table.attributes_by_module
+            or module.name in table.attributes_by_standard_module
+            or module.name.partition(".")[0] in table.shadowable_modules
         )
         if not is_needed and module.import_error:
             continue
-        is_keras_only = not is_needed and module.name not in table.tried and module.attribute_error
+        is_keras_only = not is_needed and module.name not in table.optional_modules and module.attribute_error
         yield _make_failure(python, rehearsal, module, is_fatal=not is_keras_only)
     source = rehearsal.source
     is_keras_source = source is not None and source.name.endswith(KERAS_GENERATED_SOURCE)
@@ -255,8 +260,12 @@ def _iter_keras_failures(
             failure = dataclasses.replace(failure, package=package_at_fault, is_missing=False)
         # Of the failures that are not fatal, only that of the last module shows that tf.keras fails.
         is_certain = _is_keras_error_certain(module) and (is_fatal or is_last)
-        is_keras_itself = failure.package in ("keras", "tf-keras") and not failure.damage and not is_certain
-        if failure.shadow or (failure.package in _list_deviating_names(rehearsal) and not is_keras_itself):
+        is_keras_itself = (
+            failure.package in ("keras", "tf-keras") and not failure.damaged_files and not is_certain
+        )
+        if failure.shadowing_file or (
+            failure.package in _list_deviating_names(rehearsal) and not is_keras_itself
+        ):
             yield failure
 
 
@@ -301,7 +310,7 @@ def _make_failure(
             required_suspects = (
                 name
                 for line in installed.requires
-                if (name := parse_required_name(line, extras=True)) in suspects
+                if (name := parse_required_name(line, allows_extras=True)) in suspects
             )
             package = package if package in suspects else next(required_suspects, package)
     else:
@@ -332,12 +341,12 @@ def _make_failure(
         else ()
     )
     return ImportFailure(
-        rehearsed=module,
+        import_result=module,
         package=package,
         is_missing=is_missing,
-        shadow=shadow,
-        library=library,
-        damage=damage,
+        shadowing_file=shadow,
+        overriding_library=library,
+        damaged_files=damage,
         is_fatal=is_fatal,
     )
 
@@ -365,14 +374,14 @@ def _get_top_module(package: str) -> str:
 
 def get_failure_cause(failure: ImportFailure) -> Cause:
     """Return the cause of a failure."""
-    if failure.shadow:
+    if failure.shadowing_file:
         return Cause.SHADOWED_MODULE
-    if failure.library:
-        is_too_old = "libstdc++" in failure.library and "version `" in failure.rehearsed.error
+    if failure.overriding_library:
+        is_too_old = "libstdc++" in failure.overriding_library and "version `" in failure.import_result.error
         return Cause.LIBSTDCXX_TOO_OLD if is_too_old else Cause.DAMAGED_FILE
-    if any(difference.what == "unreadable" for difference in failure.damage):
+    if any(difference.what == "unreadable" for difference in failure.damaged_files):
         return Cause.NOT_PERMITTED
-    if failure.damage:
+    if failure.damaged_files:
         return Cause.DAMAGED_FILE
     if failure.package == "protobuf":
         return Cause.PROTOBUF_CONFLICT
@@ -407,11 +416,7 @@ def _find_responsible_package(python: PythonFacts, rehearsal: RehearsalFacts, mo
 
 def _list_unmet_packages(python: PythonFacts) -> set[str]:
     """Return the installed packages whose version does not meet a requirement."""
-    return {
-        unmet.package
-        for unmet in list_unmet_requirements(python)
-        if unmet.installed_version is not None
-    }
+    return {unmet.package for unmet in list_unmet_requirements(python) if unmet.installed_version is not None}
 
 
 def _list_deviating_names(rehearsal: RehearsalFacts) -> set[str]:
@@ -448,7 +453,7 @@ def find_file_distribution(python: PythonFacts, path: str) -> str | None:
     return None
 
 
-def find_tensorflow_damage(
+def list_damaged_tensorflow_files(
     python: PythonFacts, tensorflow: TensorFlowFacts, compat: Compat
 ) -> tuple[FileDifference, ...]:
     """Return the files of TensorFlow that differ from RECORD and that its import uses."""
@@ -456,14 +461,14 @@ def find_tensorflow_damage(
     distribution = python.find_distribution(tensorflow.distribution or "")
     if distribution is None:
         return ()
-    unused_files = table.idle if table is not None else frozenset()
+    unused_files = table.unloaded_files if table is not None else frozenset()
     installed_builds = [
         installed
         for installed in python.distributions
         if installed.name in TENSORFLOW_DISTRIBUTIONS and installed.location == distribution.location
     ]
     # If two builds are installed over each other, the files of one differ from the other's RECORD.
-    kinds = REAL_DIFFERENCES if len(installed_builds) < 2 else frozenset({"missing", "empty", "unreadable"})
+    kinds = DAMAGE_DIFFERENCES if len(installed_builds) < 2 else frozenset({"missing", "empty", "unreadable"})
     return tuple(
         difference
         for difference in distribution.differs

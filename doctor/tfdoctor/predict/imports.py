@@ -10,12 +10,12 @@ from tfdoctor.facts import Resolution, Unknown, value_of
 from tfdoctor.findings import Cause
 from tfdoctor.predict.driver import find_missing_driver_cause
 from tfdoctor.predict.failures import (
-    find_tensorflow_damage,
-    find_untested_copies,
     find_working_folder_copy,
     get_failure_cause,
+    list_damaged_tensorflow_files,
     list_import_failures,
-    list_imported,
+    list_imported_distributions,
+    list_untested_copies,
 )
 from tfdoctor.predict.libraries import list_forbidden_files
 from tfdoctor.predict.rehearsal import BREAKING_DIFFERENCES, list_removed_distutils
@@ -46,7 +46,7 @@ def find_import_failure(
             Cause.DAMAGED_FILE,
             f"Its installation is damaged: {', '.join(tensorflow.missing_files)} missing.",
         )
-    damage = find_tensorflow_damage(python, tensorflow, compat) if python is not None else ()
+    damage = list_damaged_tensorflow_files(python, tensorflow, compat) if python is not None else ()
     if any(difference.what == "unreadable" for difference in damage):
         return Cause.NOT_PERMITTED, f"{damage[0].path} of TensorFlow may not be read."
     if any(
@@ -59,7 +59,9 @@ def find_import_failure(
     loader = value_of(facts.loader)
     if loader is not None and loader.import_needs:
         return _explain_load_failure(facts, build, loader.import_needs[0])
-    opened_libraries = loader.resolutions if loader is not None and build.has("runtime-at-import") else ()
+    opened_libraries = (
+        loader.resolutions if loader is not None and build.has_trait("runtime-at-import") else ()
+    )
     for library in opened_libraries:
         if library.crash and library.soname.startswith("libcudart."):
             return (
@@ -78,12 +80,12 @@ def find_import_failure(
 def explain_unknown_import(facts: Facts, tensorflow: TensorFlowFacts, compat: Compat) -> str:
     """Return why it is unknown whether `import tensorflow` works; "" if there is no doubt."""
     python = value_of(facts.python)
-    damage = find_tensorflow_damage(python, tensorflow, compat) if python is not None else ()
+    damage = list_damaged_tensorflow_files(python, tensorflow, compat) if python is not None else ()
     if damage:
         return f"{damage[0].path} of TensorFlow is truncated: whether the import still works is not known."
     if isinstance(facts.rehearsal, Unknown):
         return f"Could not test whether the import works: {facts.rehearsal.why}."
-    untested = find_untested_copies(facts, compat)
+    untested = list_untested_copies(facts, compat)
     if untested:
         return (
             f"A program that is started in {untested[0].location} takes {untested[0].name} from there. Whether "
@@ -113,16 +115,20 @@ def _find_plugin_failure(facts: Facts) -> tuple[Cause, str] | None:
 def choose_plugin_cause(resolution: Resolution) -> Cause:
     """Return why a plugin cannot be loaded: it is damaged, or it was built for another TensorFlow."""
     missing_dependencies = [name for name in resolution.really_missing if name != resolution.soname]
-    return Cause.PACKAGE_CONFLICT if missing_dependencies or "undefined symbol" in resolution.error else Cause.DAMAGED_FILE
+    return (
+        Cause.PACKAGE_CONFLICT
+        if missing_dependencies or "undefined symbol" in resolution.error
+        else Cause.DAMAGED_FILE
+    )
 
 
 def lacks_avx(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> bool:
     """Return whether the processor lacks AVX and this build, an official wheel for x86, needs it."""
-    machine, release = facts.machine, build.release if build.exact else None
+    machine, release = facts.machine, build.release if build.is_exact_release else None
     if release is None or machine.machine.lower() not in {"x86_64", "amd64"} or tensorflow.conda_build:
         return False
     instructions = release.cpu_instructions
-    needs_avx = build.has("avx") if instructions is None else "avx" in instructions
+    needs_avx = build.has_trait("avx") if instructions is None else "avx" in instructions
     return needs_avx and bool(machine.cpu_flags) and "avx" not in machine.cpu_flags
 
 
@@ -130,7 +136,7 @@ def get_keras_backend(python: PythonFacts | None, build: Build, variables: Mappi
     """Return the backend that KERAS_BACKEND selects; "" if it is unset or this Keras ignores it."""
     keras = python.list_installed_versions().get("keras", "") if python is not None else ""
     is_keras_3 = versions.is_version(keras) and versions.is_at_least(keras, "3")
-    return variables.get(BACKEND_VARIABLE, "") if is_keras_3 and build.has("keras-3") else ""
+    return variables.get(BACKEND_VARIABLE, "") if is_keras_3 and build.has_trait("keras-3") else ""
 
 
 def find_import_breaking_variable(
@@ -141,19 +147,19 @@ def find_import_breaking_variable(
         return None
     optimize, warnings = variables.get("PYTHONOPTIMIZE", ""), variables.get("PYTHONWARNINGS", "")
     drops_docstrings = re.fullmatch(r"[0-9]{1,9}", optimize) is not None and int(optimize) >= 2
-    if drops_docstrings and versions.satisfies(build.version, compat.flags.docstrings):
+    if drops_docstrings and versions.satisfies(build.version, compat.flags.releases_needing_docstrings):
         return "PYTHONOPTIMIZE", f"PYTHONOPTIMIZE={optimize} drops docstrings, which the import parses."
     raises_warnings = any(entry.strip() == "error" for entry in warnings.split(","))
-    if raises_warnings and versions.satisfies(build.version, compat.flags.warnings):
+    if raises_warnings and versions.satisfies(build.version, compat.flags.releases_failing_on_warnings):
         return "PYTHONWARNINGS", "PYTHONWARNINGS turns warnings into errors, and the import raises warnings."
     backend = get_keras_backend(python, build, variables)
-    if backend and backend not in compat.flags.keras_backends:
+    if backend and backend not in compat.flags.module_by_keras_backend:
         return (
             BACKEND_VARIABLE,
             f"{BACKEND_VARIABLE} names {backend!r}, which Keras does not have: it raises a ValueError.",
         )
     if python is not None and variables.get("SETUPTOOLS_USE_DISTUTILS") == "stdlib":
-        table = compat.find_imported(build.version)
+        table = compat.find_import_needs(build.version)
         if table is not None and list_removed_distutils(python, table):
             reason = (
                 "SETUPTOOLS_USE_DISTUTILS=stdlib asks for Python's own distutils, and this Python has none."
@@ -174,15 +180,15 @@ def find_broken_companions(
     python = value_of(facts.python)
     if python is None or not python.distributions or tensorflow.conda_build:
         return ()
-    companions = compat.find_breaking(
+    companions = compat.find_incompatible_packages(
         build.version, python.list_installed_versions(), facts.environment.variables, absent=python.absent
     )
-    imported = list_imported(value_of(facts.rehearsal))
+    imported = list_imported_distributions(value_of(facts.rehearsal))
     return tuple(
         companion
         for companion in companions
         if find_working_folder_copy(python, companion.package) is None
-        and (companion.breaks or companion.package not in imported)
+        and (companion.broken_versions or companion.package not in imported)
     )
 
 
@@ -206,8 +212,8 @@ def _find_companion_failure(
             if leading_package is not None:
                 leading_folder = find_leading_folder(facts, leading_package.location)
                 origin = (
-                    leading_folder.by
-                    if leading_folder is not None and leading_folder.by == "PYTHONPATH"
+                    leading_folder.origin
+                    if leading_folder is not None and leading_folder.origin == "PYTHONPATH"
                     else "what Python runs when it starts"
                 )
                 message = f"{origin} puts {label} of {leading_package.location} first, and import tensorflow fails with it"
@@ -219,9 +225,9 @@ def _find_companion_failure(
 def _explain_rehearsed_failure(failure: ImportFailure | None) -> tuple[Cause, str] | None:
     if failure is None:
         return None
-    module = failure.rehearsed
-    if failure.shadow and not module.error:
-        return get_failure_cause(failure), f"{failure.shadow} is imported in place of {module.name}."
+    module = failure.import_result
+    if failure.shadowing_file and not module.error:
+        return get_failure_cause(failure), f"{failure.shadowing_file} is imported in place of {module.name}."
     sentence = f"import tensorflow fails with {module.name}: {module.error_type}: {module.error}"
     return get_failure_cause(failure), sentence
 
@@ -249,7 +255,7 @@ def find_overriding_libstdcxx(facts: Facts, resolution: Resolution) -> ReplacedL
 
 def _explain_load_failure(facts: Facts, build: Build, resolution: Resolution) -> tuple[Cause, str]:
     """Return why the loader cannot load one of TensorFlow's own objects: the cause and the loader's error."""
-    if list_forbidden_files(resolution, elsewhere=True):
+    if list_forbidden_files(resolution, is_elsewhere=True):
         return Cause.NOT_PERMITTED, resolution.error
     if "version `GLIBC_" in resolution.error:
         return Cause.GLIBC_TOO_OLD, resolution.error
@@ -260,7 +266,7 @@ def _explain_load_failure(facts: Facts, build: Build, resolution: Resolution) ->
     missing = set(resolution.really_missing)
     if missing and missing <= {"libcuda.so.1"}:
         return find_missing_driver_cause(facts, resolution), resolution.error
-    if build.linkage == "needed" and missing & {*build.required, *build.driver_libraries}:
+    if build.linkage == "needed" and missing & {*build.required_libraries, *build.driver_libraries}:
         return Cause.IMPORT_MISSING_CUDA_LIB, resolution.error
     return choose_object_cause(resolution), resolution.error
 

@@ -26,7 +26,7 @@ def list_missing_libraries(facts: Facts, build: Build) -> tuple[str, ...]:
         return ()
     missing: set[str] = set()
     for resolution in loader.resolutions:
-        if not resolution.ok and resolution.soname in (*build.required, *build.driver_libraries):
+        if not resolution.ok and resolution.soname in (*build.required_libraries, *build.driver_libraries):
             missing.update(resolution.really_missing or (resolution.soname,))
     for unloadable_object in loader.import_needs:
         missing.update(name for name in unloadable_object.really_missing if "/" not in name)
@@ -40,11 +40,11 @@ class MissingLibrary:
     soname: str
     cause: Cause
     resolution: Resolution
-    elsewhere: tuple[FoundElsewhere, ...]
+    usable_files: tuple[FoundElsewhere, ...]
     """Usable files with this soname in folders that the loader does not search."""
     other_versions: tuple[FoundElsewhere, ...]
     """Files of the same library with another soname, or of another CUDA version."""
-    damaged: str = ""
+    file_problem: str = ""
     """The problem of the file at which the loader stops; "" if it stops at none."""
 
 
@@ -53,15 +53,21 @@ def explain_missing_libraries(facts: Facts, build: Build) -> tuple[MissingLibrar
     loader = value_of(facts.loader)
     if loader is None:
         return ()
-    failed_resolutions = [result for result in loader.resolutions if not result.ok and result.soname in build.required]
+    failed_resolutions = [
+        result for result in loader.resolutions if not result.ok and result.soname in build.required_libraries
+    ]
     unusable_paths = frozenset(
-        posixpath.normpath(tried.path) for failure in failed_resolutions for tried in list_unusable_files(failure)
+        posixpath.normpath(tried.path)
+        for failure in failed_resolutions
+        for tried in list_unusable_files(failure)
     )
     root_failures = [
-        failure for failure in failed_resolutions if not _is_damaged_dependency(failure, loader.found, unusable_paths)
+        failure
+        for failure in failed_resolutions
+        if not _is_damaged_dependency(failure, loader.found, unusable_paths)
     ]
     not_found_sonames = {result.soname for result in root_failures if result.path is None}
-    other_installations = find_other_installations(loader.found, build.required)
+    other_installations = list_other_cuda_installations(loader.found, build.required_libraries)
     used_folders = frozenset(
         posixpath.dirname(posixpath.normpath(result.path))
         for result in loader.resolutions
@@ -116,15 +122,21 @@ def _explain_library(
     name = resolution.soname
     if resolution.path is not None:  # found, but one of its dependencies cannot be loaded
         unusable_names = (posixpath.basename(tried.path) for tried in unusable_files)
-        name = next((dependency for dependency in unusable_names if dependency in resolution.really_missing), name)
+        name = next(
+            (dependency for dependency in unusable_names if dependency in resolution.really_missing), name
+        )
     stem = name.split(".so")[0]
     problem = unusable_files[0].problem if unusable_files else ""
-    unusable_paths = {posixpath.normpath(tried.path) for tried in unusable_files}  # a RUNPATH can contain ".."
+    unusable_paths = {
+        posixpath.normpath(tried.path) for tried in unusable_files
+    }  # a RUNPATH can contain ".."
     same_name_files = tuple(
-        file for file in found_files if file.name == name and posixpath.normpath(file.path) not in unusable_paths
+        file
+        for file in found_files
+        if file.name == name and posixpath.normpath(file.path) not in unusable_paths
     )
     usable_files = tuple(
-        file for file in same_name_files if get_installation(file.path) not in other_installations
+        file for file in same_name_files if get_installation_folder(file.path) not in other_installations
     )
     other_versions = tuple(
         file for file in found_files if file.stem == stem and not _is_same_major(file.name, name)
@@ -135,7 +147,7 @@ def _explain_library(
     )
     if any("/nvidia/" in path or posixpath.dirname(path) in used_folders for path in unusable_paths):
         was_skipped = False  # such a folder has no libraries for other machines, so the file is damaged
-    if list_forbidden_files(resolution, elsewhere=bool(usable_files or other_versions)):
+    if list_forbidden_files(resolution, is_elsewhere=bool(usable_files or other_versions)):
         cause = Cause.NOT_PERMITTED
     elif resolution.path is not None and (name == resolution.soname or was_skipped):
         cause = Cause.LIBS_TRANSITIVE
@@ -152,13 +164,13 @@ def _explain_library(
         soname=resolution.soname,
         cause=cause,
         resolution=resolution,
-        elsewhere=usable_files,
+        usable_files=usable_files,
         other_versions=other_versions or tuple(file for file in same_name_files if file not in usable_files),
-        damaged=problem,
+        file_problem=problem,
     )
 
 
-def list_forbidden_files(resolution: Resolution, *, elsewhere: bool = False) -> tuple[LoadAttempt, ...]:
+def list_forbidden_files(resolution: Resolution, *, is_elsewhere: bool = False) -> tuple[LoadAttempt, ...]:
     """Return the files of a library that exist but cannot be used because of their permissions.
 
     A file in an unreadable folder counts if the folder is that of the library's wheel. If the folder belongs to no
@@ -171,7 +183,7 @@ def list_forbidden_files(resolution: Resolution, *, elsewhere: bool = False) -> 
         if tried.path.rpartition("/")[2] in missing
         and (
             tried.problem in (PERMISSION_DENIED, NOEXEC_ERROR)
-            or (tried.problem == FOLDER_DENIED and _can_contain(tried.path, elsewhere))
+            or (tried.problem == FOLDER_DENIED and _can_contain(tried.path, is_elsewhere))
         )
     )
 
@@ -181,18 +193,24 @@ def _can_contain(path: str, elsewhere: bool) -> bool:
     stem = path.rpartition("/")[2].split(".so")[0]
     wheel = path.partition("/nvidia/")[2].partition("/")[0]
     # The wheels for CUDA 13 share the folder nvidia/cu13, except for cuDNN.
-    expected_wheel = WHEEL_FOLDERS.get(stem, stem.removeprefix("lib").removesuffix("Lt").partition("_")[0].lower())
-    return wheel == expected_wheel or (wheel.startswith("cu1") and expected_wheel != "cudnn") or not (wheel or elsewhere)
+    expected_wheel = WHEEL_FOLDERS.get(
+        stem, stem.removeprefix("lib").removesuffix("Lt").partition("_")[0].lower()
+    )
+    return (
+        wheel == expected_wheel
+        or (wheel.startswith("cu1") and expected_wheel != "cudnn")
+        or not (wheel or elsewhere)
+    )
 
 
-def get_installation(path: str) -> str:
+def get_installation_folder(path: str) -> str:
     """Return the folder of a library's installation, which all of NVIDIA's wheels in a folder share."""
     path = posixpath.normpath(path)
     parent, separator, _ = path.partition("/nvidia/")
     return f"{parent}/nvidia" if separator else path.rpartition("/")[0]
 
 
-def find_other_installations(
+def list_other_cuda_installations(
     found_files: Sequence[FoundElsewhere], required: Sequence[str]
 ) -> frozenset[str]:
     """Return the installations with another CUDA version.
@@ -201,9 +219,9 @@ def find_other_installations(
     version.
     """
     folders: set[str] = set()
-    installations = {get_installation(file.path) for file in found_files}
+    installations = {get_installation_folder(file.path) for file in found_files}
     for installation in installations:
-        files = [file for file in found_files if get_installation(file.path) == installation]
+        files = [file for file in found_files if get_installation_folder(file.path) == installation]
         for soname in required:
             stem = soname.split(".so")[0]
             same_library_files = [file for file in files if file.stem == stem]

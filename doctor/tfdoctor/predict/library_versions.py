@@ -21,11 +21,11 @@ class LibraryVersion:
     """The version of a library that the loader uses."""
 
     version: str
-    project: str
+    package_name: str
     """The name of the wheel's project or of the conda package; "" if the file belongs to neither."""
 
 
-def list_relative_paths(distribution: Distribution, path: str, real_path: str = "") -> Iterator[str]:
+def iter_relative_paths(distribution: Distribution, path: str, real_path: str = "") -> Iterator[str]:
     """Yield the path relative to the distribution's folder, if it is below the folder.
 
     Path and folder are compared both as spelled and with their links resolved. `real_path` is the resolved path; "" if
@@ -38,7 +38,7 @@ def list_relative_paths(distribution: Distribution, path: str, real_path: str = 
                 yield spelling[len(posixpath.normpath(folder)) + 1 :]
 
 
-def find_owners(python: PythonFacts, path: str, real_path: str = "") -> tuple[Distribution, ...]:
+def list_nvidia_owners(python: PythonFacts, path: str, real_path: str = "") -> tuple[Distribution, ...]:
     """Return NVIDIA's distributions that own the file at `path`, according to RECORD or else its folder.
 
     `real_path` is the path with its links resolved; "" if it is unknown.
@@ -49,7 +49,10 @@ def find_owners(python: PythonFacts, path: str, real_path: str = "") -> tuple[Di
     recorded_owners = [
         distribution
         for distribution in nvidia_distributions
-        if any(relative_path in distribution.files for relative_path in list_relative_paths(distribution, path, real_path))
+        if any(
+            relative_path in distribution.files
+            for relative_path in iter_relative_paths(distribution, path, real_path)
+        )
     ]
     if recorded_owners:
         return tuple(recorded_owners)
@@ -59,18 +62,18 @@ def find_owners(python: PythonFacts, path: str, real_path: str = "") -> tuple[Di
         if not distribution.files
         and any(
             _is_project_folder(distribution.name, relative_path)
-            for relative_path in list_relative_paths(distribution, path, real_path)
+            for relative_path in iter_relative_paths(distribution, path, real_path)
         )
     )
 
 
-def is_in_wheels(python: PythonFacts, path: str, real_path: str = "") -> bool:
+def is_in_nvidia_wheel(python: PythonFacts, path: str, real_path: str = "") -> bool:
     """Return whether a file is in a folder of NVIDIA's wheels, even if the wheel has no metadata."""
     folders = dict.fromkeys(
         (*python.site_packages, *(distribution.location for distribution in python.distributions))
     )
     spellings = [posixpath.normpath(spelled) for spelled in (path, real_path) if spelled]
-    return bool(find_owners(python, path, real_path)) or any(
+    return bool(list_nvidia_owners(python, path, real_path)) or any(
         spelling.startswith(f"{posixpath.normpath(folder)}/nvidia/")
         for spelling in spellings
         for folder in folders
@@ -85,27 +88,23 @@ def _is_project_folder(project: str, relative_path: str) -> bool:
     return bool(folder) and re.fullmatch(rf"nvidia-{folder}(-cu\d+)?", project) is not None
 
 
-def find_owner(python: PythonFacts, path: str, real_path: str = "") -> Distribution | None:
+def find_current_owner(python: PythonFacts, path: str, real_path: str = "") -> Distribution | None:
     """Return the distribution from which the present file at `path` comes.
 
     Return None if no distribution owns it, or if several do and it is unknown which of them installed it last.
     """
-    candidates = find_owners(python, path, real_path)
+    candidates = list_nvidia_owners(python, path, real_path)
     if len(candidates) == 1:
         return candidates[0]
     for shared in python.shared:
         for candidate in candidates:
             if (
                 candidate.location == shared.location
-                and shared.path in list_relative_paths(candidate, path, real_path)
+                and shared.path in iter_relative_paths(candidate, path, real_path)
                 and shared.now is not None
             ):
                 return next(
-                    (
-                        owner
-                        for owner in candidates
-                        if (owner.name, owner.version) == shared.now
-                    ),
+                    (owner for owner in candidates if (owner.name, owner.version) == shared.now),
                     None,
                 )
     return None
@@ -123,10 +122,10 @@ def find_library_version(facts: Facts, resolution: Resolution) -> LibraryVersion
     python, path = value_of(facts.python), resolution.path
     if path is None:
         return None
-    wheel = find_owner(python, path, resolution.real) if python is not None else None
+    wheel = find_current_owner(python, path, resolution.real) if python is not None else None
     if wheel is not None and versions.is_version(wheel.version):
         changed_paths = {change.path for change in wheel.changed}
-        if not changed_paths.intersection(list_relative_paths(wheel, path, resolution.real)):
+        if not changed_paths.intersection(iter_relative_paths(wheel, path, resolution.real)):
             return LibraryVersion(wheel.version, wheel.name)
     if python is not None and python.conda_prefix and resolution.soname.startswith("libcudnn."):
         is_in_prefix = posixpath.normpath(path).startswith(f"{posixpath.normpath(python.conda_prefix)}/lib/")

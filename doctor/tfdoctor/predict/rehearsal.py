@@ -20,20 +20,25 @@ from tfdoctor import versions
 from tfdoctor.compat.locks import choose_locked_package
 from tfdoctor.facts import MODULE_DISTRIBUTIONS, TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.facts.imports import RehearsalReason
-from tfdoctor.predict.requirements import format_requirement, is_met, normalize_name, parse_requirement_line
+from tfdoctor.predict.requirements import (
+    format_requirement,
+    is_requirement_met,
+    normalize_name,
+    parse_requirement_line,
+)
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tfdoctor.compat import Compat
-    from tfdoctor.compat.imported import Imported
+    from tfdoctor.compat.imported import ImportNeeds
     from tfdoctor.facts import Distribution, PythonFacts, TensorFlowFacts
 
 __all__ = [
+    "DAMAGE_DIFFERENCES",
     "LEGACY_KERAS_VARIABLE",
-    "MODULES_BY_VARIABLE",
-    "REAL_DIFFERENCES",
+    "MODULE_BY_VARIABLE",
     "SUSPICIOUS_DIFFERENCES",
     "RehearsalPlan",
     "UnmetRequirement",
@@ -53,15 +58,15 @@ KERAS_GENERATED_SOURCE = "keras/protobuf/versions_pb2.py"
 """The same source in a separate Keras 2, which TensorFlow's import loads. Keras 3 has none."""
 BREAKING_DIFFERENCES = frozenset({"missing", "empty", "syntax", "unreadable"})
 """Differences from RECORD with which a source file cannot be imported."""
-REAL_DIFFERENCES = BREAKING_DIFFERENCES | {"cut", "altered"}
+DAMAGE_DIFFERENCES = BREAKING_DIFFERENCES | {"cut", "altered"}
 """Differences from RECORD that cannot be deliberate edits."""
-SUSPICIOUS_DIFFERENCES = REAL_DIFFERENCES | {"changed"}
+SUSPICIOUS_DIFFERENCES = DAMAGE_DIFFERENCES | {"changed"}
 """Differences from RECORD for which a package is rehearsed. A changed file may be a deliberate edit that works."""
 COMPILED_MODULES = ("zlib", "binascii", "ssl", "ctypes", "bz2", "lzma", "hashlib", "uuid")
 """Standard library modules that load system libraries."""
 LEGACY_KERAS_VARIABLE = "TF_USE_LEGACY_KERAS"
 """The environment variable that selects tf_keras."""
-MODULES_BY_VARIABLE = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "protobuf", "PYTHONWARNINGS": "warnings"}
+MODULE_BY_VARIABLE = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "protobuf", "PYTHONWARNINGS": "warnings"}
 """The module or package that each of these environment variables affects."""
 
 
@@ -71,11 +76,11 @@ class RehearsalPlan:
 
     modules: tuple[tuple[str, tuple[str, ...]], ...]
     """Modules in TensorFlow's order, each with the attributes that TensorFlow uses."""
-    sources: tuple[str, ...]
+    generated_sources: tuple[str, ...]
     """Paths of the generated protobuf sources to execute."""
-    oddities: tuple[RehearsalReason, ...]
+    reasons: tuple[RehearsalReason, ...]
     """The differences from an environment in which the import works."""
-    keras: tuple[str, ...] = ()
+    keras_modules: tuple[str, ...] = ()
     """Keras modules that TensorFlow loads. They are imported with a stand-in for TensorFlow."""
 
 
@@ -92,9 +97,9 @@ class UnmetRequirement:
     """The installed version; None if the package is not installed."""
 
 
-def get_import_table(tensorflow: TensorFlowFacts, compat: Compat) -> Imported | None:
+def get_import_table(tensorflow: TensorFlowFacts, compat: Compat) -> ImportNeeds | None:
     """Return the table of modules that this TensorFlow imports; None if its release has no table."""
-    return compat.find_imported(tensorflow.version)
+    return compat.find_import_needs(tensorflow.version)
 
 
 def plan_rehearsal(
@@ -113,16 +118,22 @@ def plan_rehearsal(
         return None
     deviating_names = {oddity.module for oddity in oddities}
     modules = _map_needed_modules(python, table)
-    shadowed_names = sorted(deviating_names & table.shadowable)
+    shadowed_names = sorted(deviating_names & table.shadowable_modules)
     if shadowed_names:
         # Any module may need a name that the shadowing module lacks.
         modules = {
-            **table.standard,
+            **table.attributes_by_standard_module,
             **modules,
-            **{module_name: () for module_name in shadowed_names if module_name not in table.standard},
+            **{
+                module_name: ()
+                for module_name in shadowed_names
+                if module_name not in table.attributes_by_standard_module
+            },
         }
     modules |= {
-        name: chains for name, chains in table.standard.items() if name.partition(".")[0] in deviating_names
+        name: chains
+        for name, chains in table.attributes_by_standard_module.items()
+        if name.partition(".")[0] in deviating_names
     }
     has_replaced_library = not deviating_names.isdisjoint(python.carried)
     affected_packages = (
@@ -131,8 +142,8 @@ def plan_rehearsal(
         else _list_dependents(python, deviating_names)
     )
     for name in (
-        *table.tried,
-        *(module for family_modules in table.family.values() for module in family_modules),
+        *table.optional_modules,
+        *(module for family_modules in table.keras_modules_by_package.values() for module in family_modules),
     ):
         if (
             find_module_distribution(name) in affected_packages
@@ -142,9 +153,9 @@ def plan_rehearsal(
     keras = _list_keras_modules(python, tensorflow, table, variables, compat)
     return RehearsalPlan(
         modules=tuple(modules.items()),
-        sources=tuple(_iter_generated_sources(python, tensorflow, table)),
-        oddities=oddities,
-        keras=keras,
+        generated_sources=tuple(_iter_generated_sources(python, tensorflow, table)),
+        reasons=oddities,
+        keras_modules=keras,
     )
 
 
@@ -157,7 +168,7 @@ def uses_legacy_keras(variables: Mapping[str, str], version: str | None, compat:
 def _list_keras_modules(
     python: PythonFacts,
     tensorflow: TensorFlowFacts,
-    table: Imported,
+    table: ImportNeeds,
     variables: Mapping[str, str],
     compat: Compat,
 ) -> tuple[str, ...]:
@@ -168,21 +179,21 @@ def _list_keras_modules(
     tested versions.
     """
     version = tensorflow.version or ""
-    if "keras" not in table.family or not versions.is_version(version):
+    if "keras" not in table.keras_modules_by_package or not versions.is_version(version):
         return ()
     is_legacy = uses_legacy_keras(variables, version, compat)
     installed = _map_installed_distributions(python)
     keras_package = "tf-keras" if is_legacy else "keras"
-    family_packages = {find_module_distribution(module) for module in table.family["keras"]}
+    family_packages = {find_module_distribution(module) for module in table.keras_modules_by_package["keras"]}
     keras_packages = _list_with_requirements(installed, {keras_package, *family_packages}) - {
-        find_module_distribution(name) for name in table.needs
+        find_module_distribution(name) for name in table.attributes_by_module
     }
     tested_sets = _list_tested_sets(python, tensorflow, table, compat)
     suspects = {unmet.package for unmet in list_unmet_requirements(python)}
     suspects |= {find_module_distribution(shadow.name) for shadow in python.shadows}
     if keras_package not in installed or not any(
         name in suspects
-        or any(difference.what in REAL_DIFFERENCES for difference in installed[name].differs)
+        or any(difference.what in DAMAGE_DIFFERENCES for difference in installed[name].differs)
         or _is_older_than_all(
             installed[name].version, [tested_set[name] for tested_set in tested_sets if name in tested_set]
         )
@@ -211,32 +222,40 @@ def _is_older_than_all(version: str, tested_versions: Sequence[str]) -> bool:
 
 
 def _iter_generated_sources(
-    python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported
+    python: PythonFacts, tensorflow: TensorFlowFacts, table: ImportNeeds
 ) -> Iterator[str]:
     """Yield the paths of generated sources that need only protobuf. One source per package is enough."""
     yield f"{tensorflow.core_dir}/{GENERATED_SOURCE}"
     keras = python.find_distribution("keras")
-    if "keras" in table.family and keras is not None:
+    if "keras" in table.keras_modules_by_package and keras is not None:
         yield f"{keras.location}/{KERAS_GENERATED_SOURCE}"
 
 
-def _map_needed_modules(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ...]]:
+def _map_needed_modules(python: PythonFacts, table: ImportNeeds) -> dict[str, tuple[str, ...]]:
     """Return the modules of other packages that the import needs, each with the attributes that it uses."""
     needed: dict[str, tuple[str, ...]] = {}
     if python.carried:  # replaced system libraries can affect any module
-        needed = dict.fromkeys((module for module in COMPILED_MODULES if module in table.shadowable), ())
-    needed |= {name: table.standard[name] for name in list_removed_distutils(python, table)}
-    return needed | {name: chains if table.exact else () for name, chains in table.needs.items()}
+        needed = dict.fromkeys(
+            (module for module in COMPILED_MODULES if module in table.shadowable_modules), ()
+        )
+    needed |= {
+        name: table.attributes_by_standard_module[name] for name in list_removed_distutils(python, table)
+    }
+    return needed | {
+        name: chains if table.is_measured else () for name, chains in table.attributes_by_module.items()
+    }
 
 
-def list_removed_distutils(python: PythonFacts, table: Imported) -> tuple[str, ...]:
+def list_removed_distutils(python: PythonFacts, table: ImportNeeds) -> tuple[str, ...]:
     """Return the distutils modules that the import needs, if this Python (3.12 or newer) has no distutils.
 
     In that case, setuptools provides them.
     """
     if not versions.is_at_least(python.version, "3.12"):
         return ()
-    return tuple(name for name in table.standard if name.partition(".")[0] == "distutils")
+    return tuple(
+        name for name in table.attributes_by_standard_module if name.partition(".")[0] == "distutils"
+    )
 
 
 def find_module_distribution(module: str) -> str:
@@ -250,7 +269,7 @@ def find_module_distribution(module: str) -> str:
 def _iter_oddities(
     python: PythonFacts,
     tensorflow: TensorFlowFacts,
-    table: Imported,
+    table: ImportNeeds,
     compat: Compat,
     extra_packages: set[str],
 ) -> Iterator[RehearsalReason]:
@@ -260,14 +279,20 @@ def _iter_oddities(
     """
     installed = _map_installed_distributions(python)
     needed = {
-        find_module_distribution(name) for name in (*table.needs, *list_removed_distutils(python, table))
+        find_module_distribution(name)
+        for name in (*table.attributes_by_module, *list_removed_distutils(python, table))
     }
     optional = {
         find_module_distribution(name)
-        for name in (*table.tried, *(member for members in table.family.values() for member in members))
+        for name in (
+            *table.optional_modules,
+            *(member for members in table.keras_modules_by_package.values() for member in members),
+        )
     }
-    family = {normalize_name(name) for name in (*table.family, *table.must)}
-    relevant = _list_with_requirements(installed, {*needed, *family, *extra_packages, *(optional & installed.keys())})
+    family = {normalize_name(name) for name in (*table.keras_modules_by_package, *table.required_packages)}
+    relevant = _list_with_requirements(
+        installed, {*needed, *family, *extra_packages, *(optional & installed.keys())}
+    )
     tested_versions = _find_nearest_set(python, tensorflow, table, relevant, compat)
     for name in sorted(relevant | needed):
         distribution = installed.get(name)
@@ -291,14 +316,18 @@ def _iter_oddities(
             )
     for path in python.carried:
         yield RehearsalReason(path, f"{path} is found before the system's own library of that name")
-    top_modules = {name.partition(".")[0] for name in (*table.needs, *table.tried)}
+    top_modules = {name.partition(".")[0] for name in (*table.attributes_by_module, *table.optional_modules)}
     top_modules |= {
-        member.partition(".")[0] for modules in table.family.values() for member in modules
-    } | table.shadowable
-    top_modules |= {name.partition(".")[0] for name in table.standard}
+        member.partition(".")[0] for modules in table.keras_modules_by_package.values() for member in modules
+    } | table.shadowable_modules
+    top_modules |= {name.partition(".")[0] for name in table.attributes_by_standard_module}
     for shadow in python.shadows:
         if shadow.name in top_modules:
-            module = shadow.name if shadow.name in table.shadowable else find_module_distribution(shadow.name)
+            module = (
+                shadow.name
+                if shadow.name in table.shadowable_modules
+                else find_module_distribution(shadow.name)
+            )
             # The shadow is named after the top-level module, but the distribution is protobuf's.
             module = "protobuf" if shadow.name == "google" else module
             yield RehearsalReason(
@@ -308,7 +337,7 @@ def _iter_oddities(
 
 def _iter_variable_oddities(variables: Mapping[str, str]) -> Iterator[RehearsalReason]:
     """Yield the environment variables that change how Python or a package behaves during the import."""
-    for name, module in MODULES_BY_VARIABLE.items():
+    for name, module in MODULE_BY_VARIABLE.items():
         if variables.get(name):
             yield RehearsalReason(module, f"{name} is set to {variables[name]!r}")
 
@@ -335,12 +364,12 @@ def _list_with_requirements(installed: Mapping[str, Distribution], start_names: 
 
 
 @lru_cache(maxsize=4096)
-def parse_required_name(line: str, *, extras: bool = False) -> str | None:
+def parse_required_name(line: str, *, allows_extras: bool = False) -> str | None:
     """Return the package that a requirement line names; None if the line is invalid.
 
-    A requirement of an extra counts as invalid unless `extras` is true.
+    A requirement of an extra counts as invalid unless `allows_extras` is true.
     """
-    if not extras and "extra" in line.partition(";")[2]:
+    if not allows_extras and "extra" in line.partition(";")[2]:
         return None
     match = re.match(r"[A-Za-z0-9._-]{1,100}", line.strip())
     return normalize_name(match[0]) if match is not None else None
@@ -362,17 +391,17 @@ def _list_dependents(python: PythonFacts, deviating_names: set[str]) -> set[str]
 
 
 def _list_tested_sets(
-    python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, compat: Compat
+    python: PythonFacts, tensorflow: TensorFlowFacts, table: ImportNeeds, compat: Compat
 ) -> list[Mapping[str, str]]:
     """Return the package versions of each environment in which the import of this release worked."""
-    tested_sets = list(table.sets) if table.exact else []
+    tested_sets = list(table.working_sets) if table.is_measured else []
     version = tensorflow.version or ""
     lock = compat.locks.get_lock(choose_locked_package(version), version, python.version)
     return [*tested_sets, lock.versions] if lock is not None else tested_sets
 
 
 def _find_nearest_set(
-    python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, relevant: set[str], compat: Compat
+    python: PythonFacts, tensorflow: TensorFlowFacts, table: ImportNeeds, relevant: set[str], compat: Compat
 ) -> Mapping[str, str]:
     """Return the package versions of the tested environment that is most similar to this one."""
     installed = _map_installed_distributions(python)
@@ -392,7 +421,9 @@ def find_tested_version(
     table = get_import_table(tensorflow, compat)
     if table is None:
         return None
-    return _find_nearest_set(python, tensorflow, table, set(_map_installed_distributions(python)), compat).get(package)
+    return _find_nearest_set(
+        python, tensorflow, table, set(_map_installed_distributions(python)), compat
+    ).get(package)
 
 
 # ---------------------------------------------------------------- requirements
@@ -424,7 +455,9 @@ def list_unmet_requirements(python: PythonFacts) -> tuple[UnmetRequirement, ...]
                     package=requirement.package,
                     installed_version=None,
                 )
-            elif versions.is_version(installed_distribution.version) and not is_met(requirement, installed_distribution.version):
+            elif versions.is_version(installed_distribution.version) and not is_requirement_met(
+                requirement, installed_distribution.version
+            ):
                 unmet_by_names[name, requirement.package] = UnmetRequirement(
                     required_by=name,
                     requirement=format_requirement(requirement),

@@ -16,7 +16,13 @@ from tfdoctor.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RequirementLine", "format_requirement", "is_met", "normalize_name", "parse_requirement_line"]
+__all__ = [
+    "RequirementLine",
+    "format_requirement",
+    "is_requirement_met",
+    "normalize_name",
+    "parse_requirement_line",
+]
 
 _PLAIN = re.compile(
     r"([A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?)"
@@ -40,7 +46,7 @@ class RequirementLine:
     package: str
     """The normalised name."""
     line: str
-    specification: str | None
+    specifiers: str | None
     """The version specifiers of a plain line, which may be ""; None if `packaging` must parse the line."""
 
 
@@ -76,12 +82,10 @@ def parse_requirement_line(line: str, environment: Mapping[str, str]) -> Require
     return RequirementLine(normalize_name(requirement.name), line, None)
 
 
-def is_met(requirement_line: RequirementLine, version: str) -> bool:
+def is_requirement_met(requirement_line: RequirementLine, version: str) -> bool:
     """Return whether a version (PEP 440) meets a requirement. Every version meets an invalid one."""
-    if requirement_line.specification is not None:
-        return not requirement_line.specification or versions.satisfies(
-            version, requirement_line.specification
-        )
+    if requirement_line.specifiers is not None:
+        return not requirement_line.specifiers or versions.satisfies(version, requirement_line.specifiers)
     requirement = versions.parse_requirement_or_none(requirement_line.line)
     return requirement is None or requirement.specifier.contains(version, prereleases=True)
 
@@ -109,7 +113,7 @@ def _parse_plain_line(line: str) -> tuple[str, str, tuple[tuple[_Condition, ...]
         return None
     name, parenthesized, unparenthesized = match.groups()
     specification = (parenthesized or unparenthesized or "").strip()
-    if specification and not versions.is_plain(specification):
+    if specification and not versions.is_plain_specification(specification):
         return None
     return normalize_name(name), specification, conditions
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import MODULE_PATH, Absent, Known, value_of
 from tfdoctor.predict.build import describe_build
-from tfdoctor.text import split_entries
+from tfdoctor.text import split_path_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ def drop_first_tensorflow(facts: Facts) -> Facts | None:
     tensorflow, python = value_of(facts.tensorflow), value_of(facts.python)
     if tensorflow is None or tensorflow.behind is None or python is None:
         return None
-    folder = get_path_folder(tensorflow.package_dir)
+    folder = get_sys_path_folder(tensorflow.package_dir)
     second = tensorflow.behind
     remaining_python = replace(
         python,
@@ -49,7 +49,7 @@ def drop_first_tensorflow(facts: Facts) -> Facts | None:
     )
 
 
-def get_path_folder(taken: str) -> str:
+def get_sys_path_folder(taken: str) -> str:
     """Return the folder on Python's path that contains a module or package.
 
     `taken` is the file of the module, or the folder or the __init__.py of the package.
@@ -61,9 +61,9 @@ def get_path_folder(taken: str) -> str:
 class LeadingFolder:
     """A folder that comes before the packages of the examined Python, and the reason."""
 
-    by: str
+    origin: str
     """"PYTHONPATH", or `MODULE_PATH` for Python's startup (a .pth file or sitecustomize.py)."""
-    entry: str
+    spelling: str
     """The folder as PYTHONPATH or the startup spells it."""
 
 
@@ -77,7 +77,7 @@ def find_leading_package(facts: Facts, package: str) -> Distribution | None:
     if distribution is None or tensorflow is None:
         return None
     folder = posixpath.normpath(distribution.location)
-    if folder == posixpath.normpath(get_path_folder(tensorflow.package_dir)):
+    if folder == posixpath.normpath(get_sys_path_folder(tensorflow.package_dir)):
         return None
     return distribution if find_leading_folder(facts, folder) is not None else None
 
@@ -88,12 +88,12 @@ def find_leading_folder(facts: Facts, folder: str) -> LeadingFolder | None:
     The working folder and normal package folders do not count as put first.
     """
     normalized = posixpath.normpath(folder)
-    entries = split_entries("PYTHONPATH", facts.environment.variables.get("PYTHONPATH", ""))
+    entries = split_path_list("PYTHONPATH", facts.environment.variables.get("PYTHONPATH", ""))
     matching_entry = next((entry for entry in entries if posixpath.normpath(entry) == normalized), None)
     if matching_entry is not None:
         return LeadingFolder("PYTHONPATH", matching_entry)
     python = value_of(facts.python)
-    if python is None or facts.environment.origin(MODULE_PATH, folder) is None:
+    if python is None or facts.environment.find_origin(MODULE_PATH, folder) is None:
         return None
     path = [posixpath.normpath(path_entry) for path_entry in python.sys_path]
     site_positions = [
@@ -106,7 +106,7 @@ def find_leading_folder(facts: Facts, folder: str) -> LeadingFolder | None:
     return LeadingFolder(MODULE_PATH, folder)
 
 
-def predict_better_behind(
+def predict_hidden_tensorflow(
     facts: Facts, compat: Compat, first_prediction: Prediction, predict: Callable[[Facts, Compat], Prediction]
 ) -> Prediction | None:
     """Return the prediction for the second TensorFlow on the path if it would work better; otherwise None.
@@ -116,11 +116,16 @@ def predict_better_behind(
     facts_without_first = drop_first_tensorflow(facts)
     first = value_of(facts.tensorflow)
     second = value_of(facts_without_first.tensorflow) if facts_without_first is not None else None
-    if facts_without_first is None or first_prediction.gpu_registered is not False or first is None or second is None:
+    if (
+        facts_without_first is None
+        or first_prediction.gpu_registered is not False
+        or first is None
+        or second is None
+    ):
         return None
     second_prediction = predict(facts_without_first, compat)
-    if describe_build(second, compat).gpu is False or second_prediction.import_ok is False:
+    if describe_build(second, compat).has_gpu_code is False or second_prediction.import_ok is False:
         return None
-    if describe_build(first, compat).gpu is False or first_prediction.import_ok is False:
+    if describe_build(first, compat).has_gpu_code is False or first_prediction.import_ok is False:
         return second_prediction
     return second_prediction if second_prediction.gpu_registered else None

@@ -31,7 +31,7 @@ from tfdoctor.predict.build import (
 from tfdoctor.predict.driver import find_missing_driver_cause, has_lost_devices, predict_driver_stage
 from tfdoctor.predict.imports import explain_unknown_import, find_import_failure
 from tfdoctor.predict.libraries import choose_libraries_cause, list_missing_libraries
-from tfdoctor.predict.shadowing import predict_better_behind
+from tfdoctor.predict.shadowing import predict_hidden_tensorflow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ NVML_VERSION_MISMATCH = 18
 def predict(facts: Facts, compat: Compat) -> Prediction:
     """Return the prediction for the examined environment, without any I/O."""
     prediction = _run_stages(facts, compat)
-    other = predict_better_behind(facts, compat, prediction, _run_stages)
+    other = predict_hidden_tensorflow(facts, compat, prediction, _run_stages)
     if other is None:
         return prediction
     reason = "Another TensorFlow, later on Python's path, would work better."
@@ -102,7 +102,7 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
             reasons=(*reasons, reason),
         )
 
-    if build.rocm:
+    if build.is_rocm:
         return predict_unknown(
             "This is a ROCm build, for AMD GPUs: what its loader needs is not modelled.", None
         )
@@ -110,7 +110,7 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
     if failure is not None:
         cause, reason = failure
         return predict_no_gpu(cause, reason, import_ok=False)
-    if build.gpu is False:
+    if build.has_gpu_code is False:
         return predict_no_gpu(
             _get_cpu_cause(facts, build),
             "This build of TensorFlow has no GPU code.",
@@ -120,7 +120,7 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
     if unknown_reason:
         return predict_unknown(unknown_reason, None)
     reasons.append("import tensorflow: no problems found.")
-    unknown_flags_reason = explain_unknown_flags(build, facts.environment.variables, compat)
+    unknown_flags_reason = explain_unknown_xla_flag(build, facts.environment.variables, compat)
     if unknown_flags_reason:
         return Prediction(
             gpu_registered=False,
@@ -130,13 +130,13 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
             import_ok=True,
             reasons=(*reasons, unknown_flags_reason),
         )
-    if build.gpu is None or not build.required:
+    if build.has_gpu_code is None or not build.required_libraries:
         return predict_unknown("What this build needs of CUDA could not be determined from its files.")
     loader = value_of(facts.loader)
     if loader is None:
         return predict_unknown(f"The loader could not be followed: {_get_reason(facts.loader)}")
 
-    libcuda = loader.resolution("libcuda.so.1")
+    libcuda = loader.find_resolution("libcuda.so.1")
     if libcuda is not None and not libcuda.ok:
         return predict_no_gpu(
             find_missing_driver_cause(facts, libcuda), f"libcuda.so.1 does not open: {libcuda.error}"
@@ -152,7 +152,9 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
         return predict_unknown("The driver gave no usable answer.")
     reasons.append(f"The driver shows {driver_result} device{'s' * (driver_result != 1)}.")
 
-    nvml_library = loader.resolution("libnvidia-ml.so.1") if "libnvidia-ml.so.1" in build.driver_libraries else None
+    nvml_library = (
+        loader.find_resolution("libnvidia-ml.so.1") if "libnvidia-ml.so.1" in build.driver_libraries else None
+    )
     if nvml_library is not None and not nvml_library.ok:
         return predict_no_gpu(Cause.NVML_MISSING, f"libnvidia-ml.so.1 does not open: {nvml_library.error}")
     nvml_facts = value_of(facts.driver.nvml)
@@ -170,13 +172,16 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
     reasons.append("The loader gives it every library.")
 
     variables = facts.environment.variables
-    disabled_types_reason = explain_disabled_types(build, variables)
+    disabled_types_reason = explain_disabled_device_types(build, variables)
     if disabled_types_reason:
         return predict_no_gpu(Cause.HIDDEN_BY_ENV, disabled_types_reason)
-    attribute_errors = [device.attribute_error for device in driver.devices if device.attribute_error is not None]
-    if attribute_errors and build.has("attributes-queried"):
+    attribute_errors = [
+        device.attribute_error for device in driver.devices if device.attribute_error is not None
+    ]
+    if attribute_errors and build.has_trait("attributes-queried"):
         return predict_no_gpu(
-            Cause.DRIVER_INIT_UNKNOWN, f"The driver's attributes cannot be queried (error {attribute_errors[0]})."
+            Cause.DRIVER_INIT_UNKNOWN,
+            f"The driver's attributes cannot be queried (error {attribute_errors[0]}).",
         )
     usable_devices = select_registered_devices(driver.devices, build, variables)
     if not usable_devices and select_registered_devices(driver.devices, build, {}):
@@ -224,7 +229,7 @@ def _get_reason(fact: object) -> str:
 
 def _get_cpu_cause(facts: Facts, build: Build) -> Cause:
     """Return why the installed build has no GPU code."""
-    if facts.machine.system == "Windows" and build.has("windows-without-gpu"):
+    if facts.machine.system == "Windows" and build.has_trait("windows-without-gpu"):
         return Cause.WINDOWS_NATIVE_UNSUPPORTED
     python = value_of(facts.python)
     if python is not None and len(list_installed_builds(facts)) > 1:
@@ -232,17 +237,22 @@ def _get_cpu_cause(facts: Facts, build: Build) -> Cause:
     return Cause.CPU_ONLY_BUILD
 
 
-def explain_unknown_flags(build: Build, variables: dict[str, str], compat: Compat) -> str:
+def explain_unknown_xla_flag(build: Build, variables: dict[str, str], compat: Compat) -> str:
     """Return a message if TF_XLA_FLAGS contains an unknown flag, which ends the process; otherwise "".
 
     Names that cannot be flags of TensorFlow are ignored.
     """
     value = variables.get("TF_XLA_FLAGS", "").strip()
-    if not value.startswith("-") or build.minor < versions.parse(compat.flags.since).release:
+    if (
+        not value.startswith("-")
+        or build.minor_numbers < versions.parse(compat.flags.unknown_flag_fatal_since).release
+    ):
         return ""
     flags = [argument.lstrip("-").partition("=")[0] for argument in value.split() if argument.startswith("-")]
     unknown_flags = [
-        name for name in flags if name not in compat.flags.tf_xla and re.fullmatch(r"[a-z0-9_]{2,100}", name)
+        name
+        for name in flags
+        if name not in compat.flags.xla_flags and re.fullmatch(r"[a-z0-9_]{2,100}", name)
     ]
     return (
         f"TF_XLA_FLAGS names {unknown_flags[0]!r}, which no release supports: TensorFlow ends the process."
@@ -251,14 +261,14 @@ def explain_unknown_flags(build: Build, variables: dict[str, str], compat: Compa
     )
 
 
-def explain_disabled_types(build: Build, variables: dict[str, str]) -> str:
+def explain_disabled_device_types(build: Build, variables: dict[str, str]) -> str:
     """Return why TF_ENABLED_DEVICE_TYPES excludes the GPU; "" if it does not.
 
     TensorFlow compares the entries literally, so " GPU" and "gpu" do not count. Without CPU in the list, listing
     the devices raises an exception.
     """
     value = variables.get("TF_ENABLED_DEVICE_TYPES", "")
-    if not value or not build.has("enabled-device-types"):
+    if not value or not build.has_trait("enabled-device-types"):
         return ""
     device_types = value.split(",")
     if "GPU" not in device_types:
@@ -284,10 +294,14 @@ def select_registered_devices(
         or versions.is_at_least(device.compute_capability, build.min_capability)
     ]
     multiprocessor_counts = [device.multiprocessors for device in devices if device.multiprocessors]
-    minimum = min(DEFAULT_MIN_MULTIPROCESSORS, max(multiprocessor_counts, default=DEFAULT_MIN_MULTIPROCESSORS))
+    minimum = min(
+        DEFAULT_MIN_MULTIPROCESSORS, max(multiprocessor_counts, default=DEFAULT_MIN_MULTIPROCESSORS)
+    )
     minimum_setting = variables.get("TF_MIN_GPU_MULTIPROCESSOR_COUNT", "").strip()
     if re.fullmatch(r"[+-]?[0-9]{1,18}", minimum_setting):
         minimum = int(minimum_setting)
     return tuple(
-        device for device in new_enough_devices if device.multiprocessors is None or device.multiprocessors >= minimum
+        device
+        for device in new_enough_devices
+        if device.multiprocessors is None or device.multiprocessors >= minimum
     )

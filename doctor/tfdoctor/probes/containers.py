@@ -136,7 +136,9 @@ def _can_find_command(system: System, command: str) -> bool | None:
         return None
     if command.startswith("/"):
         return system.exists(command) or (False if _is_certainly_missing(system, command) else None)
-    return system.which(command) is not None or any(system.exists(f"{folder}/{command}") for folder in SERVICE_PATH)
+    return system.which(command) is not None or any(
+        system.exists(f"{folder}/{command}") for folder in SERVICE_PATH
+    )
 
 
 def _is_certainly_missing(system: System, path: str) -> bool:
@@ -194,7 +196,7 @@ def _probe_docker(
     if parse.text_or_none(info.get("ServerVersion")):
         return Known(_make_engine(system, info), INFO_COMMAND), client_version
     if result.failure is Failure.TIMEOUT:
-        return make_unreachable("timeout", f"`{INFO_COMMAND}` {result.describe_end()}"), client_version
+        return make_unreachable("timeout", f"`{INFO_COMMAND}` {result.describe_outcome()}"), client_version
     output = "\n".join((result.stderr, *parse.list_strings(info.get("ServerErrors"))))
     kind = parse.classify_failure(output)
     group = _find_group(system, socket, timeout) if kind == "permission" else None
@@ -204,7 +206,9 @@ def _probe_docker(
 def _get_first_line(output: str, result: CommandResult) -> str:
     """Return the first line of an error message, or else a description of how the command ended."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return lines[0] if lines else f"`{INFO_COMMAND}` {result.describe_end()} and said nothing of an engine"
+    return (
+        lines[0] if lines else f"`{INFO_COMMAND}` {result.describe_outcome()} and said nothing of an engine"
+    )
 
 
 def _would_query_start_engine(system: System) -> bool:

@@ -152,7 +152,7 @@ def probe_modules(system: System) -> Fact[tuple[str, ...]]:
     return Known(tuple(name for name in RELEVANT_MODULES if name in loaded), path)
 
 
-def probe_nodes(system: System) -> Fact[DeviceNodes]:
+def probe_device_nodes(system: System) -> Fact[DeviceNodes]:
     """Return the paths of NVIDIA's device nodes."""
     try:
         names = system.listdir("/dev")
@@ -211,7 +211,9 @@ def probe_smi(
             smi = _add_health(system, _make_smi_facts_from_xml(xml), result.stdout, machine)
             return Known(smi, "nvidia-smi -q -x")
     if result.failure is Failure.TIMEOUT:
-        return Known(SmiFailure("timeout", f"nvidia-smi {result.describe_end()}", None), "nvidia-smi -q -x")
+        return Known(
+            SmiFailure("timeout", f"nvidia-smi {result.describe_outcome()}", None), "nvidia-smi -q -x"
+        )
     if result.ok:
         result = system.run([command], timeout=timeout, key="nvidia-smi")
         from tfdoctor.parse.smi_table import parse_smi_table
@@ -234,7 +236,7 @@ def _make_smi_failure(result: CommandResult) -> SmiFailure:
         kind = "garbage" if result.ok else "other"
     return SmiFailure(
         kind,
-        clean(text, limit=600) or f"nvidia-smi {result.describe_end()} and printed nothing",
+        clean(text, limit=600) or f"nvidia-smi {result.describe_outcome()} and printed nothing",
         result.returncode,
     )
 
@@ -277,7 +279,7 @@ def _add_health(system: System, smi: SmiFacts, report: str, machine: MachineFact
             dataclasses.replace(
                 gpu,
                 health=health,
-                processes=identify_processes(system, processes, container=has_foreign_pids),
+                processes=identify_processes(system, processes, has_foreign_pids=has_foreign_pids),
             )
             for gpu, (health, processes) in zip(smi.gpus, gpu_details, strict=False)
         )
@@ -352,9 +354,9 @@ def probe_libraries(
 def _describe_child_end(result: CommandResult) -> str:
     """Return how the child process ended, with its error message."""
     return clean_line(
-        f"{result.describe_end()}: {result.stderr.strip()}"
+        f"{result.describe_outcome()}: {result.stderr.strip()}"
         if result.stderr.strip()
-        else result.describe_end()
+        else result.describe_outcome()
     )
 
 

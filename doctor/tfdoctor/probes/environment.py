@@ -9,7 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.facts import MODULE_PATH, PATHS, EnvironmentFacts, Origin
+from tfdoctor.facts import LIST_VARIABLES, MODULE_PATH, EnvironmentFacts, Origin
 from tfdoctor.facts.variables import KNOWN_VARIABLES, find_misspelt_variables
 from tfdoctor.probes.interpreter_selection import read_kernel_variables
 from tfdoctor.system.payloads import run_payload
@@ -48,7 +48,7 @@ SCHEDULER_VARIABLES = (
     ("KUBERNETES_SERVICE_HOST", "kubernetes"),
 )
 """Pairs of a variable and the scheduler that sets it."""
-PROGRAMS = ("apt-get", "conda", "mamba", "micromamba", "pip", "pip3", "python3", "sh", "sudo", "uv")
+REMEDY_PROGRAMS = ("apt-get", "conda", "mamba", "micromamba", "pip", "pip3", "python3", "sh", "sudo", "uv")
 """Programs that remedies may use.
 
 Every machine has `sh`. If a recording lacks it, the programs were not recorded.
@@ -66,7 +66,7 @@ def probe(
     `kernel` is the Jupyter kernel.json whose variables are part of `system.env`. If `python` is None or does not
     answer, the variables of `system.env` are returned, without their origins. `timeout` is in seconds.
     """
-    programs = frozenset(name for name in PROGRAMS if _is_working_program(system, name))
+    programs = frozenset(name for name in REMEDY_PROGRAMS if _is_working_program(system, name))
     known_programs = programs if "sh" in programs else None
     variables_before = select_variables(system.env)
     answer = _query_child(system, python, timeout) if python is not None else {}
@@ -257,7 +257,7 @@ def _list_kernel_lines(system: System, path: str) -> list[dict[str, Any]]:
 
 def _split_entries(name: str, value: str) -> tuple[str, ...]:
     """Return the distinct entries of a list variable, or an empty tuple if it is not a list."""
-    if name not in PATHS:
+    if name not in LIST_VARIABLES:
         return ()
     separators = r"[:\s]+" if name == "LD_PRELOAD" else "[:;]" if name == "LD_LIBRARY_PATH" else ":"
     return tuple(dict.fromkeys(entry for entry in re.split(separators, value) if entry))

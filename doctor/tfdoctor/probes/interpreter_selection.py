@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.errors import UsageError
-from tfdoctor.facts.python import PYTHON_OPTION, LostEnvironment, OtherPython, PythonChoice
+from tfdoctor.facts.python import PYTHON_OPTION, OtherPython, PythonChoice, UnusableEnvironment
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def choose_python(system: System, requested: str | None) -> PythonChoice:
     """
     if requested is not None:
         return _find_requested(system, requested)
-    unusable: list[LostEnvironment] = []
+    unusable: list[UnusableEnvironment] = []
     for variable in _list_active_variables(system):
         prefix = system.env[variable].rstrip("/") or "/"
         python = _find_python(system, prefix)
@@ -82,7 +82,7 @@ def choose_python(system: System, requested: str | None) -> PythonChoice:
     )
 
 
-def describe_unusable_environment(environment: LostEnvironment) -> str:
+def describe_unusable_environment(environment: UnusableEnvironment) -> str:
     """Describe the problem of an unusable environment as a clause, such as "which is not there"."""
     return {
         "gone": "which is not there",
@@ -195,7 +195,9 @@ def _choose_in_folder(system: System, requested: str, path: str) -> PythonChoice
         raise UsageError(message, hint="Run tfdoctor as the user whose environment it is.")
     if unusable_environment.problem == "base-gone":
         return PythonChoice(f"{path}/bin/python", requested, "as asked", (unusable_environment,))
-    environment_name = next((name for name in ENVIRONMENT_NAMES if _find_python(system, f"{path}/{name}")), None)
+    environment_name = next(
+        (name for name in ENVIRONMENT_NAMES if _find_python(system, f"{path}/{name}")), None
+    )
     message = f"--python: {clean_line(requested)} is a folder without bin/python."
     hint = "Name the interpreter itself, or the folder of a virtual environment."
     if environment_name is not None:
@@ -280,21 +282,24 @@ def _filter_variables(variables: dict[str, Any]) -> dict[str, str]:
 # ---------------------------------------------------------------- unusable environments
 
 
-def diagnose_environment(system: System, variable: str, prefix: str) -> LostEnvironment:
+def diagnose_environment(system: System, variable: str, prefix: str) -> UnusableEnvironment:
     """Find out why the environment that `variable` names has no usable Python."""
     version = _find_version(system, prefix)
     if _get_errno(system, prefix, is_folder=True) == errno.EACCES or any(
         _get_errno(system, f"{prefix}/{name}") == errno.EACCES for name in INTERPRETER_PATHS[:2]
     ):
-        return LostEnvironment(variable=variable, prefix=prefix, problem="closed", version=version)
+        return UnusableEnvironment(variable=variable, prefix=prefix, problem="closed", version=version)
     if not system.is_dir(prefix):
-        return LostEnvironment(
-            variable=variable, prefix=prefix, problem="gone", moved_to=_find_moved_environments(system, prefix)
+        return UnusableEnvironment(
+            variable=variable,
+            prefix=prefix,
+            problem="gone",
+            moved_to=_find_moved_environments(system, prefix),
         )
     for name in INTERPRETER_PATHS[:2]:
         path = f"{prefix}/{name}"
         if _is_dangling_link(system, path):
-            return LostEnvironment(
+            return UnusableEnvironment(
                 variable=variable,
                 prefix=prefix,
                 problem="base-gone",
@@ -302,7 +307,7 @@ def diagnose_environment(system: System, variable: str, prefix: str) -> LostEnvi
                 version=version,
                 successor=_find_successor(system, version),
             )
-    return LostEnvironment(
+    return UnusableEnvironment(
         variable=variable,
         prefix=prefix,
         problem="empty",
@@ -354,7 +359,9 @@ def _load_pyvenv(system: System, prefix: str) -> dict[str, str]:
 def _find_version(system: System, prefix: str) -> str | None:
     """Return the Python version of an environment according to its files, or None if they do not state it."""
     config = _load_pyvenv(system, prefix)
-    version_match = re.match(r"\d{1,2}(?:\.\d{1,3}){1,2}", config.get("version") or config.get("version_info") or "")
+    version_match = re.match(
+        r"\d{1,2}(?:\.\d{1,3}){1,2}", config.get("version") or config.get("version_info") or ""
+    )
     if version_match is not None:
         return version_match[0]
     folder = next(

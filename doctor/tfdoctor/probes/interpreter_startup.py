@@ -8,9 +8,9 @@ import threading
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts.python import StartupFailure
-from tfdoctor.system.payloads import get_quiet_variables
+from tfdoctor.system.payloads import make_payload_variables
 from tfdoctor.system.result import Failure
-from tfdoctor.text import clean_line, lazy_pattern
+from tfdoctor.text import clean_line, make_lazy_pattern
 
 if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, System
@@ -26,9 +26,9 @@ PROMPT_START_S = 1.5
 
 If it takes longer, the machine or the disk is slow.
 """
-_PTH_FILE = lazy_pattern(r"^Processing .pth file: '([^'\n]{1,1000}\.pth)'", re.MULTILINE)
+_PTH_FILE = make_lazy_pattern(r"^Processing .pth file: '([^'\n]{1,1000}\.pth)'", re.MULTILINE)
 """A line of `python -v` about a .pth file."""
-_CUSTOMIZE_FILE = lazy_pattern(
+_CUSTOMIZE_FILE = make_lazy_pattern(
     r"(?:from|matches|File) ['\"]?(/[^'\"\n]{0,1000}/(?:sitecustomize|usercustomize)(?:/__init__)?\.py)\b"
 )
 """The path of a sitecustomize or usercustomize module in the output of `python -v`."""
@@ -45,7 +45,7 @@ def diagnose_startup(
     `timeout` is the time limit in seconds for each further command.
     """
     if first_result.failure in (Failure.NOT_FOUND, Failure.PERMISSION, Failure.OS_ERROR):
-        return _explain_not_started(system, python, first_result), first_result.describe_end()
+        return _explain_not_started(system, python, first_result), first_result.describe_outcome()
     bare_result, traced_result = _run_bare_and_traced(system, python, timeout)
     starts_bare = bare_result.stdout.startswith(BARE_MARKER)
     last_file = _find_last_startup_file(traced_result.stderr)
@@ -54,11 +54,11 @@ def diagnose_startup(
             starts_bare and traced_result.failure is not Failure.TIMEOUT
         ):
             # The Python starts, but its site-packages or the machine are slow.
-            return None, first_result.describe_end()
+            return None, first_result.describe_outcome()
         if starts_bare and bare_result.seconds >= PROMPT_START_S:
             return (
                 None,
-                f"{first_result.describe_end()}, and its bare start alone took {bare_result.seconds:.0f} s",
+                f"{first_result.describe_outcome()}, and its bare start alone took {bare_result.seconds:.0f} s",
             )
         if starts_bare:
             description = "does not get through its own start (site)"
@@ -76,20 +76,20 @@ def diagnose_startup(
         ), description
     if system.env.get("PYTHONHOME") and _starts_without_pythonhome(system, python, timeout):
         return StartupFailure(
-            "home", python, first_result.describe_end(), _get_output(first_result)
-        ), first_result.describe_end()
+            "home", python, first_result.describe_outcome(), _get_output(first_result)
+        ), first_result.describe_outcome()
     if starts_bare and traced_result.returncode:
         return StartupFailure(
             kind="site",
             path=python,
-            how=f"ends in its own start (site): it {first_result.describe_end()}",
+            how=f"ends in its own start (site): it {first_result.describe_outcome()}",
             said=_get_output(first_result),
             files=last_file,
-        ), first_result.describe_end()
+        ), first_result.describe_outcome()
     kind = (
         "killed" if (first_result.returncode or 0) < 0 else "exited" if first_result.returncode else "rubbish"
     )
-    description = first_result.describe_end() if kind != "rubbish" else "does not answer as a Python does"
+    description = first_result.describe_outcome() if kind != "rubbish" else "does not answer as a Python does"
     return StartupFailure(kind, python, description, _get_output(first_result)), description
 
 
@@ -99,7 +99,7 @@ def _run_bare_and_traced(system: System, python: str, timeout: float) -> tuple[C
 
     def run(key: str, *arguments: str) -> None:
         results[key] = system.run(
-            [python, *arguments], timeout=timeout, env=get_quiet_variables(system), key=key
+            [python, *arguments], timeout=timeout, env=make_payload_variables(system), key=key
         )
 
     threads = (
@@ -115,7 +115,7 @@ def _run_bare_and_traced(system: System, python: str, timeout: float) -> tuple[C
 
 def _starts_without_pythonhome(system: System, python: str, timeout: float) -> bool:
     """Return whether the Python starts without PYTHONHOME, so that this variable is the reason."""
-    env, key = get_quiet_variables(system), "python:without-home"
+    env, key = make_payload_variables(system), "python:without-home"
     result = system.run(
         [python, "-c", _VERSION_CODE], timeout=timeout, env=env, unset=("PYTHONHOME",), key=key
     )
@@ -149,15 +149,15 @@ def _get_output(result: CommandResult) -> str:
 def _explain_not_started(system: System, python: str, result: CommandResult) -> StartupFailure:
     """Return why the kernel did not start a program, according to the first bytes of its file."""
     if result.failure is Failure.PERMISSION:
-        return StartupFailure("denied", python, result.describe_end())
+        return StartupFailure("denied", python, result.describe_outcome())
     try:
         head = system.read_bytes(python, limit=8192)
     except OSError as error:
         return StartupFailure(
-            "not-started", python, result.describe_end(), detail=clean_line(error.strerror or "")
+            "not-started", python, result.describe_outcome(), detail=clean_line(error.strerror or "")
         )
     if not head:
-        return StartupFailure("not-started", python, result.describe_end(), detail="the file is empty")
+        return StartupFailure("not-started", python, result.describe_outcome(), detail="the file is empty")
     interpreter = ""
     if head.startswith(b"#!"):
         arguments = head[2:400].split(b"\n")[0].decode("utf-8", "replace").split()
@@ -170,10 +170,10 @@ def _explain_not_started(system: System, python: str, result: CommandResult) -> 
         return StartupFailure(
             "not-started",
             python,
-            result.describe_end(),
+            result.describe_outcome(),
             detail=f"{description} {clean_line(interpreter)} is not there",
         )
     detail = "" if head.startswith((b"\x7fELF", b"#!")) else "the file is no program"
     if head.startswith(b"\x7fELF") and result.failure is Failure.OS_ERROR:
         detail = f"{posixpath.basename(python)} is a program for another processor"
-    return StartupFailure("not-started", python, result.describe_end(), detail=detail)
+    return StartupFailure("not-started", python, result.describe_outcome(), detail=detail)

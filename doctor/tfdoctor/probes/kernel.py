@@ -22,7 +22,7 @@ from tfdoctor.facts import (
 )
 from tfdoctor.parse.kernel_log import parse_kernel_log
 from tfdoctor.parse.smi_topo import parse_smi_topo
-from tfdoctor.text import clean_line, lazy_pattern
+from tfdoctor.text import clean_line, make_lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,31 +30,31 @@ if TYPE_CHECKING:
     from tfdoctor.facts import MachineFacts, PciGpu
     from tfdoctor.system import System
 
-MODULE_VERSION = "/proc/driver/nvidia/version"
+MODULE_VERSION_FILE = "/proc/driver/nvidia/version"
 """A file that exists if NVIDIA's kernel module is loaded."""
 NO_NVIDIA_REASON = "nothing of NVIDIA's is on this machine"
 """Why almost nothing is read on a machine without NVIDIA's hardware or driver."""
 LOG_FILES = ("/var/log/kern.log", "/var/log/messages")
 LOG_TAIL_BYTES = "1048576"
 """The number of bytes that are read from the end of a log file, as an argument of `tail`."""
-MODULE_FILE = lazy_pattern(
+MODULE_FILE = make_lazy_pattern(
     r"^(\S*/)?nvidia(?:-current|-open|-legacy-[0-9]+xx|-tesla(?:-[0-9]+)?|_[0-9]{3})?(?:-open)?\.ko(?:\.\w+)?:",
     re.MULTILINE,
 )
 """The start of a line of modules.dep with NVIDIA's main module, which Debian names nvidia-current."""
 MODULES_DEP_LIMIT = 8 << 20
 """The maximum number of bytes that are read from modules.dep."""
-DKMS_NAME = lazy_pattern(
+DKMS_NAME = make_lazy_pattern(
     r"nvidia(?:-(?:current|open|srv|server|legacy-[0-9]+xx|tesla(?:-[0-9]+)?|[0-9]+))*\Z"
 )
 """The names of the driver in DKMS. nvidia-fs and nvidia-peermem are not part of it."""
-BLOCKING_LINE = lazy_pattern(
+BLOCKING_LINE = make_lazy_pattern(
     r"^[ \t]*((?:blacklist[ \t]+nvidia|alias[ \t]+nvidia[ \t]+off|install[ \t]+nvidia[ \t]+\S*(?:false|true))"
     r"[ \t]*)(?:#[^\n]*)?$",
     re.MULTILINE,
 )
 """A line of a modprobe configuration file that blocks the module."""
-BLOCKING_PARAMETER = lazy_pattern(
+BLOCKING_PARAMETER = make_lazy_pattern(
     r"(?<!\S)(?:modprobe\.blacklist|module_blacklist|rd\.driver\.blacklist)=(?:[^\s,]{1,60},)*nvidia(?=[,\s]|\Z)"
 )
 """A kernel parameter that blocks the module."""
@@ -63,7 +63,7 @@ SECURE_BOOT_FILE = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d
 """The firmware variable: four bytes of attributes, then 1 if Secure Boot is on (UEFI specification)."""
 SECURE_BOOT_ON = Known(True, SECURE_BOOT_FILE)
 """The fact that Secure Boot is on."""
-DPKG_NAMES = lazy_pattern(r"(libnvidia-compute(?:-[0-9]+(?:-server)?)?|libcuda1|libnvidia-tesla(?:-[0-9]+)?-cuda1"
+DPKG_NAMES = make_lazy_pattern(r"(libnvidia-compute(?:-[0-9]+(?:-server)?)?|libcuda1|libnvidia-tesla(?:-[0-9]+)?-cuda1"
                         r"|libnvidia-legacy-[0-9]+xx-cuda1)(?::\w+)?\.list\Z")  # fmt: skip
 """The file list of a package that owns a libcuda, in dpkg's database."""
 RPM_NAMES = (
@@ -74,9 +74,9 @@ RPM_NAMES = (
     "nvidia-compute-G06",
 )
 """The packages that own a libcuda on Fedora, Red Hat and SUSE systems."""
-PACMAN_NAME = lazy_pattern(r"(nvidia(?:-[0-9]+xx)?-utils)-([0-9][0-9.]*)-[0-9.]+\Z")
+PACMAN_NAME = make_lazy_pattern(r"(nvidia(?:-[0-9]+xx)?-utils)-([0-9][0-9.]*)-[0-9.]+\Z")
 """The folder of a package that owns a libcuda, in pacman's database: name, version and release."""
-UNINSTALLER, INSTALLER_LOG = "/usr/bin/nvidia-uninstall", "/var/log/nvidia-installer.log"
+UNINSTALLER_PATH, INSTALLER_LOG = "/usr/bin/nvidia-uninstall", "/var/log/nvidia-installer.log"
 """Files that NVIDIA's own installer (the .run file) leaves on the machine."""
 PRIME_FILE = "/etc/prime-discrete"
 """The file with the mode that Ubuntu's prime-select has set."""
@@ -106,7 +106,7 @@ def probe(
         )
     gpus = pci()
     prime = _load_fact(system, PRIME_FILE)
-    is_loaded = system.exists(MODULE_VERSION)
+    is_loaded = system.exists(MODULE_VERSION_FILE)
     if not is_loaded and not isinstance(gpus, Known) and not machine.wsl and not isinstance(prime, Known):
         absent = Absent("/sys/bus/pci/devices", NO_NVIDIA_REASON) if isinstance(gpus, Absent) else gpus
         return KernelFacts(
@@ -172,7 +172,7 @@ def probe_log(system: System, machine: MachineFacts, *, timeout: float) -> Fact[
         if result.ok and result.stdout.strip():
             return Known(parse_kernel_log(result.stdout), " ".join(argv))
         message = clean_line(result.stderr, limit=120) or (
-            "printed nothing" if result.ok else result.describe_end()
+            "printed nothing" if result.ok else result.describe_outcome()
         )
         failures.append(f"{argv[0]}: {message.removeprefix(f'{argv[0]}: ')}")
     if not failures:
@@ -194,7 +194,7 @@ def probe_module_files(
         return Absent("/lib/modules", "WSL has no NVIDIA kernel module")
     if machine.container:
         return Unknown("a container does not show its host's kernel modules", "/lib/modules")
-    if system.exists(MODULE_VERSION):
+    if system.exists(MODULE_VERSION_FILE):
         return Absent("/lib/modules", "NVIDIA's kernel module is loaded")
     if not machine.kernel:
         return Unknown("which kernel runs is not known", "/lib/modules")
@@ -324,27 +324,33 @@ def probe_packages(system: System, *, timeout: float) -> Fact[tuple[DriverPackag
         return (
             _make_packages_fact(installed, "dpkg -l")
             if result.ok or installed
-            else Unknown(f"dpkg-query {result.describe_end()}")
+            else Unknown(f"dpkg-query {result.describe_outcome()}")
         )
     pacman = "/var/lib/pacman/local"
     if system.exists(pacman):
         matches = (PACMAN_NAME.match(name) for name in _list_names(system, pacman))
-        return _make_packages_fact([(match[1], match[2]) for match in matches if match is not None], "pacman -Q")
+        return _make_packages_fact(
+            [(match[1], match[2]) for match in matches if match is not None], "pacman -Q"
+        )
     if system.which("rpm") is not None:
         argv = ("rpm", "-q", "--qf", "%{NAME}|%{VERSION}\\n", *RPM_NAMES)
         result = system.run(argv, timeout=timeout, key="rpm -q")
         rows = [line.split("|") for line in result.stdout.splitlines()]
         if result.failure is not None:
-            return Unknown(f"rpm {result.describe_end()}", "rpm -q")
+            return Unknown(f"rpm {result.describe_outcome()}", "rpm -q")
         return _make_packages_fact([(fields[0], fields[1]) for fields in rows if len(fields) == 2], "rpm -q")
     return Absent("dpkg, pacman, rpm", "none of these package managers is here")
 
 
-def _make_packages_fact(installed_versions: list[tuple[str, str]], source: str) -> Fact[tuple[DriverPackage, ...]]:
+def _make_packages_fact(
+    installed_versions: list[tuple[str, str]], source: str
+) -> Fact[tuple[DriverPackage, ...]]:
     """Return the fact about installed packages, from their (name, version) pairs."""
     if not installed_versions:
         return Absent(source, "no package of NVIDIA's driver")
-    packages = {(clean_line(name, limit=80), clean_line(version, limit=80)) for name, version in installed_versions}
+    packages = {
+        (clean_line(name, limit=80), clean_line(version, limit=80)) for name, version in installed_versions
+    }
     return Known(tuple(DriverPackage(*package) for package in sorted(packages)), source)
 
 
@@ -353,11 +359,11 @@ def probe_runfile(system: System) -> Fact[str]:
 
     The installer counts as used if its uninstaller exists.
     """
-    if not system.exists(UNINSTALLER):
-        return Absent(UNINSTALLER, "NVIDIA's installer was not used")
+    if not system.exists(UNINSTALLER_PATH):
+        return Absent(UNINSTALLER_PATH, "NVIDIA's installer was not used")
     text = _load_text(system, INSTALLER_LOG, 4096)
     match = re.search(r"^installer version: ([0-9][0-9.]{2,20})$", text or "", re.MULTILINE)
-    return Known(match[1] if match is not None else "", UNINSTALLER)
+    return Known(match[1] if match is not None else "", UNINSTALLER_PATH)
 
 
 # ---------------------------------------------------------------- GPUs
@@ -413,5 +419,5 @@ def query_links(
         if peer in matrix[gpu]
     }
     if not pairs:
-        return Unknown(f"{label} {result.describe_end()}", label)
+        return Unknown(f"{label} {result.describe_outcome()}", label)
     return Known(pairs, label)

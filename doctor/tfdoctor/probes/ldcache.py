@@ -22,7 +22,7 @@ FLAGS_BY_MACHINE = {62: 0x0303, 183: 0x0A03, 21: 0x0503, 22: 0x0403, 243: 0x1003
 """The flags of 64-bit libraries, by ELF machine number (62 is x86-64)."""
 MAX_ENTRIES = 1 << 20
 """The maximum number of entries that are read."""
-MAX_NAME_GROWTH = 4
+MAX_NAME_CHARS_FACTOR = 4
 """The maximum total length of all names, as a multiple of the size of the cache.
 
 Without this limit, a damaged cache whose entries all share one long name would use too much memory.
@@ -54,7 +54,7 @@ def parse_ldcache(content: bytes, machine: int = 62) -> tuple[CacheEntry, ...]:
     _, count, _, _, extension = HEADER.unpack_from(content, start)
     hwcaps = _parse_hwcap_names(content, start, extension)
     entries: list[CacheEntry] = []
-    remaining_chars = MAX_NAME_GROWTH * len(content)
+    remaining_chars = MAX_NAME_CHARS_FACTOR * len(content)
     for index in range(min(count, MAX_ENTRIES)):
         offset = start + HEADER.size + index * ENTRY.size
         if offset + ENTRY.size > len(content):

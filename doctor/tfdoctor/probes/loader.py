@@ -65,7 +65,7 @@ class LinkMap:
     elf: ElfFile
     origin: str
     """The value of `$ORIGIN`."""
-    loader: LinkMap | None
+    requester: LinkMap | None
     """The object that caused it to be loaded, or None for the main program."""
     names: set[str] = field(default_factory=set)
     """The names under which it was requested."""
@@ -77,11 +77,11 @@ class LinkMap:
 class FileCache:
     """A cache of file contents, shared by the modelled processes of one machine."""
 
-    elf: dict[str, ElfFile | ElfError | OSError] = field(default_factory=dict)
+    elf_by_path: dict[str, ElfFile | ElfError | OSError] = field(default_factory=dict)
     """The parsed files by path, or the errors from reading them."""
-    folders: dict[str, bool] = field(default_factory=dict)
+    is_folder_by_path: dict[str, bool] = field(default_factory=dict)
     """Whether a path is a folder, by path."""
-    cache: dict[str, tuple[str, ...]] | None = None
+    paths_by_soname: dict[str, tuple[str, ...]] | None = None
     """The paths in /etc/ld.so.cache by soname, or None until the file is read."""
 
 
@@ -160,11 +160,11 @@ class LoaderProcess:
         self._noexec_prefixes = tuple(f"{folder.rstrip('/')}/" for folder in noexec)
         self._is_denied_by_folder: dict[str, bool] = {}
         self._hwcap_folders = list_hwcap_folders(cpu_flags, glibc)
-        self.files = files = files or FileCache()
-        self._elf_by_path, self._is_folder_by_path = files.elf, files.folders
+        self.file_cache = files = files or FileCache()
+        self._elf_by_path, self._is_folder_by_path = files.elf_by_path, files.is_folder_by_path
         self._hwcap_subfolders: dict[str, tuple[str, ...]] = {}
         self._folders_by_run_path: dict[tuple[str, str], tuple[str, ...]] = {}
-        self.loaded: list[LinkMap] = []
+        self.loaded_objects: list[LinkMap] = []
         self._local_ids: set[int] = set()
         """The `id`s of objects loaded with RTLD_LOCAL, whose symbols only the objects that need them see."""
         self.notes: list[str] = []
@@ -175,8 +175,8 @@ class LoaderProcess:
             for entry in split_library_path(env.get("LD_LIBRARY_PATH"))
             if (folder := self._expand_tokens(entry, self._main))
         )
-        self.library_path = tuple(folder for _, folder in self.library_entries)
-        self.preload: tuple[str, ...] = ()
+        self.library_folders = tuple(folder for _, folder in self.library_entries)
+        self.preloaded_names: tuple[str, ...] = ()
         self._load_preloaded(env.get("LD_PRELOAD", ""))
         if self._main is not None:
             self._load_main_dependencies(self._main)
@@ -193,7 +193,7 @@ class LoaderProcess:
             )
             return None
         main = LinkMap(executable, elf, _get_folder(executable), None)
-        self.loaded.append(main)
+        self.loaded_objects.append(main)
         return main
 
     def _load_preloaded(self, value: str) -> None:
@@ -205,7 +205,7 @@ class LoaderProcess:
                 self.notes.append(f"LD_PRELOAD: {error.name}: {error.error}; the loader ignores it")
             else:
                 library.via = "LD_PRELOAD"
-                self.preload += (name,)
+                self.preloaded_names += (name,)
 
     def _load_main_dependencies(self, main_program: LinkMap) -> None:
         """Load the libraries that the main program needs. Add a note if one is missing."""
@@ -217,21 +217,21 @@ class LoaderProcess:
     # ------------------------------------------------------------ dlopen
 
     def dlopen(
-        self, name: str, caller: LinkMap | None, *, bind_now: bool = True, visible: bool = False
+        self, name: str, caller: LinkMap | None, *, bind_now: bool = True, is_global: bool = False
     ) -> Resolution:
         """Return the result of `dlopen(name)` in `caller`.
 
         Loaded objects stay loaded, as in a real process. If `bind_now` is true, symbols are compared as with RTLD_NOW.
-        Otherwise only files and symbol versions are. `visible` means RTLD_GLOBAL: later objects see the symbols.
+        Otherwise only files and symbol versions are. `is_global` means RTLD_GLOBAL: later objects see the symbols.
         """
         tried: list[LoadAttempt] = []
-        loaded_before = list(self.loaded)
+        loaded_before = list(self.loaded_objects)
         try:
             library = self._open(name, caller, tried, bind_now=bind_now)
         except _LoadError as error:
-            opened = next((link for link in self.loaded if link not in loaded_before), None)
+            opened = next((link for link in self.loaded_objects if link not in loaded_before), None)
             missing = self._list_all_missing(opened) if opened else ()
-            self.loaded = loaded_before
+            self.loaded_objects = loaded_before
             return Resolution(
                 soname=name,
                 path=opened.path if opened else None,
@@ -243,20 +243,22 @@ class LoaderProcess:
                 tried=tuple(tried),
                 crash=error.crash,
             )
-        if not visible:
-            self._local_ids |= {id(link) for link in self.loaded} - {id(link) for link in loaded_before}
+        if not is_global:
+            self._local_ids |= {id(link) for link in self.loaded_objects} - {
+                id(link) for link in loaded_before
+            }
         via = _find_source(tried) or (
             "LD_PRELOAD" if library.via == "LD_PRELOAD" else "already in the process"
         )
         return Resolution(name, library.path, via, "", tried=tuple(tried))
 
-    def load_extension(self, path: str, *, bind_now: bool, visible: bool = False) -> Resolution:
+    def load_extension(self, path: str, *, bind_now: bool, is_global: bool = False) -> Resolution:
         """Load an object by its path, as Python loads an extension module.
 
         Python uses RTLD_NOW. Set `bind_now` only if TensorFlow is linked to CUDA. Otherwise TensorFlow itself defines
         nearly all of the tens of thousands of symbols in its objects.
         """
-        return self.dlopen(path, self.python_library, bind_now=bind_now, visible=visible)
+        return self.dlopen(path, self.python_library, bind_now=bind_now, is_global=is_global)
 
     def add_object(self, path: str, loader: LinkMap | None = None) -> LinkMap | None:
         """Add an object without the libraries that it needs, so that its searches can be modelled.
@@ -268,13 +270,15 @@ class LoaderProcess:
         except (ElfError, OSError):
             return None
         link = LinkMap(path, elf, _get_folder(path), loader or self.python_library)
-        self.loaded.append(link)
+        self.loaded_objects.append(link)
         return link
 
     def find_loaded_object(self, path: str) -> LinkMap | None:
         """Return the loaded object of a file, or None if there is none."""
         real_path = self._system.realpath(path)
-        return next((link for link in self.loaded if self._system.realpath(link.path) == real_path), None)
+        return next(
+            (link for link in self.loaded_objects if self._system.realpath(link.path) == real_path), None
+        )
 
     def list_run_path_folders(self, link: LinkMap) -> tuple[str, ...]:
         """Return the existing folders of an object's RUNPATH, or else of its RPATH, normalized for display."""
@@ -287,7 +291,7 @@ class LoaderProcess:
     @property
     def python_library(self) -> LinkMap | None:
         """The object from which Python calls dlopen: libpython if it is loaded, else the main program."""
-        for candidate in self.loaded:
+        for candidate in self.loaded_objects:
             if candidate.path.rsplit("/", 1)[-1].startswith("libpython"):
                 return candidate
         return self._main
@@ -302,9 +306,9 @@ class LoaderProcess:
     ) -> LinkMap:
         """Map an object and, if it was not loaded yet, the libraries that it needs."""
         tried = [] if tried is None else tried
-        count_before = len(self.loaded)
+        count_before = len(self.loaded_objects)
         link = self._map(name, caller, tried)
-        if len(self.loaded) > count_before:
+        if len(self.loaded_objects) > count_before:
             self._map_dependencies(link, tried, bind_now=bind_now)
         return link
 
@@ -320,22 +324,22 @@ class LoaderProcess:
         queue = [start]
         for current in queue:
             for needed in current.elf.needed:
-                if len(self.loaded) > MAX_OBJECTS:
+                if len(self.loaded_objects) > MAX_OBJECTS:
                     self.notes.append(
                         f"{start.path} needs more than {MAX_OBJECTS} objects; not all were followed"
                     )
                     return
-                count_before = len(self.loaded)
+                count_before = len(self.loaded_objects)
                 try:
                     dependency = self._map(self._expand_needed(needed, current), current, tried)
                 except _LoadError as error:
                     error.needed_by = current.path
                     raise
-                if len(self.loaded) > count_before:
+                if len(self.loaded_objects) > count_before:
                     queue.append(dependency)
         scope = cache(lambda: self._list_scope(start))  # computed only if symbols are compared
         ids_to_bind = {id(current) for current in queue if self._check_versions(current)}
-        if bind_now and len(self.loaded) <= MAX_BOUND_OBJECTS:
+        if bind_now and len(self.loaded_objects) <= MAX_BOUND_OBJECTS:
             ids_to_bind.update(map(id, queue))
         for current in reversed(queue):  # the loader relocates dependencies first
             if id(current) in ids_to_bind:
@@ -350,7 +354,9 @@ class LoaderProcess:
                 if dependency is not None and id(dependency) not in needed_ids:
                     needed_ids.add(id(dependency))
                     queue.append(dependency)
-        return [link for link in self.loaded if id(link) not in self._local_ids or id(link) in needed_ids]
+        return [
+            link for link in self.loaded_objects if id(link) not in self._local_ids or id(link) in needed_ids
+        ]
 
     def _list_all_missing(self, opened: LinkMap) -> tuple[str, ...]:
         """Return all missing libraries that `opened` needs, also indirectly: dlerror names only the first."""
@@ -435,7 +441,7 @@ class LoaderProcess:
 
     def _find_loaded(self, name: str) -> LinkMap | None:
         """Return the loaded object with this name, path or soname, or None if there is none."""
-        for link in self.loaded:
+        for link in self.loaded_objects:
             if name in link.names or name in (link.path, link.elf.soname):
                 return link
         return None
@@ -457,7 +463,7 @@ class LoaderProcess:
             if error.problem is ElfProblem.WRONG_CLASS:
                 raise _LoadError(path, f"wrong ELF class: {error.detail}") from error
             # The loader notices this only after mapping the file; then dlerror reports the requested name.
-            is_mapped_first = error.problem is ElfProblem.NO_DYNAMIC
+            is_mapped_first = error.problem is ElfProblem.NO_DYNAMIC_SECTION
             raise _LoadError(
                 name if is_mapped_first else path,
                 error.problem.value,
@@ -482,12 +488,14 @@ class LoaderProcess:
             tried.append(LoadAttempt(path, NOEXEC_ERROR, via))
             raise _LoadError(path, NOEXEC_ERROR)
         tried.append(LoadAttempt(path, "", via))
-        for loaded_object in self.loaded:
-            if loaded_object.path == path or (any(elf.device_inode) and loaded_object.elf.device_inode == elf.device_inode):
+        for loaded_object in self.loaded_objects:
+            if loaded_object.path == path or (
+                any(elf.device_inode) and loaded_object.elf.device_inode == elf.device_inode
+            ):
                 loaded_object.names.add(name)
                 return loaded_object
         link = LinkMap(path, elf, _get_folder(path), loader, {name}, via)
-        self.loaded.append(link)
+        self.loaded_objects.append(link)
         return link
 
     def _iter_candidates(self, name: str, loader: LinkMap | None) -> Iterable[tuple[str, Iterable[str]]]:
@@ -497,14 +505,14 @@ class LoaderProcess:
             requester = loader
             while requester is not None:
                 requesters.append(requester)
-                requester = requester.loader
+                requester = requester.requester
             if self._main is not None and self._main not in requesters:
                 requesters.append(self._main)
             for link in requesters:
                 if link.elf.rpath is not None and link.elf.runpath is None:
                     folders = self._split_run_path(link.elf.rpath, link)
                     yield f"RPATH of {link.path}", self._iter_folder_paths(folders, name)
-        yield "LD_LIBRARY_PATH", self._iter_folder_paths(self.library_path, name)
+        yield "LD_LIBRARY_PATH", self._iter_folder_paths(self.library_folders, name)
         if loader is not None and loader.elf.runpath is not None:
             folders = self._split_run_path(loader.elf.runpath, loader)
             yield f"RUNPATH of {loader.path}", self._iter_folder_paths(folders, name)
@@ -614,9 +622,9 @@ class LoaderProcess:
 
     def _list_cached(self, name: str) -> tuple[str, ...]:
         """Return the paths of a soname in /etc/ld.so.cache. The first call reads the file."""
-        paths_by_soname = self.files.cache
+        paths_by_soname = self.file_cache.paths_by_soname
         if paths_by_soname is None:
-            paths_by_soname = self.files.cache = {}
+            paths_by_soname = self.file_cache.paths_by_soname = {}
             try:
                 content = self._system.read_bytes("/etc/ld.so.cache")
             except OSError as error:
@@ -629,10 +637,10 @@ class LoaderProcess:
         return paths_by_soname.get(name, ())
 
     @property
-    def cache_sonames(self) -> Mapping[str, tuple[str, ...]]:
+    def cached_paths_by_soname(self) -> Mapping[str, tuple[str, ...]]:
         """The paths in /etc/ld.so.cache by soname."""
         self._list_cached("")  # reads the file
-        return self.files.cache or {}
+        return self.file_cache.paths_by_soname or {}
 
     @cached_property
     def default_folders(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from tfdoctor.facts import (
 )
 from tfdoctor.parse.cudnn_header import parse_cudnn_header
 from tfdoctor.probes.loader import LinkMap, LoaderProcess
-from tfdoctor.text import split_entries
+from tfdoctor.text import split_path_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ FULL_VERSION_SUFFIX = re.compile(r"\.so\.(\d{1,6}(?:\.\d{1,6}){2,4})\Z")
 """The end of a library's file name with the full version."""
 MAX_HEADER_BYTES = 1 << 18
 """The maximum number of bytes that are read from a header."""
-MAX_ENTRIES = 4
+MAX_REMOVED_ENTRIES = 4
 """The maximum number of entries of a variable that are removed one by one to see their effect."""
 LIBRARY_PATH, PRELOAD = "LD_LIBRARY_PATH", "LD_PRELOAD"
 DRIVER_SONAMES = ("libcuda.so.1", "libnvidia-ml.so.1")
@@ -60,14 +60,14 @@ def probe(
     *,
     sonames: Sequence[str],
     caller: str,
-    hard_linked: bool = False,
-    global_symbols: bool = True,
+    is_linked_to_cuda: bool = False,
+    loads_globally: bool = True,
     cpu_flags: Iterable[str],
     variables: Mapping[str, str] | None = None,
 ) -> Fact[LoaderFacts]:
     """Model `import tensorflow`, and then `dlopen` for each of `sonames`, in their order.
 
-    `caller` is the object that calls dlopen: "framework" or "pywrap". `hard_linked` says whether TensorFlow is linked to
+    `caller` is the object that calls dlopen: "framework" or "pywrap". `is_linked_to_cuda` says whether TensorFlow is linked to
     CUDA's libraries (1.13 and older). `global_symbols` says whether TensorFlow's own libraries are loaded with
     RTLD_GLOBAL. `variables` are the variables of the examined Python; None means those of `system`.
     """
@@ -93,11 +93,11 @@ def probe(
             env,
             cpu_flags=cpu_flags,
             glibc=python.glibc,
-            files=baseline.process.files if baseline is not None else None,
+            files=baseline.process.file_cache if baseline is not None else None,
             noexec=noexec,
         )
         removed_paths = (
-            baseline.initial_paths - {link.path for link in process.loaded}
+            baseline.initial_paths - {link.path for link in process.loaded_objects}
             if baseline is not None
             else frozenset()
         )
@@ -115,12 +115,12 @@ def probe(
             tensorflow,
             sonames=sonames,
             caller=caller,
-            bind_now=hard_linked,
-            global_symbols=global_symbols,
+            bind_now=is_linked_to_cuda,
+            global_symbols=loads_globally,
         )
 
     run_result = run_model(env)
-    process, opener = run_result.process, run_result.opener
+    process, opener = run_result.process, run_result.caller
     if opener is None:
         return Unknown("TensorFlow's own shared objects are not there", tensorflow.core_dir)
     missing = tuple(
@@ -133,11 +133,11 @@ def probe(
         LoaderFacts(
             caller=opener.path,
             runpath_folders=process.list_run_path_folders(opener),
-            library_path=process.library_path,
+            library_path=process.library_folders,
             resolutions=run_result.resolutions,
             import_needs=run_result.failures,
             found=find_installed_libraries(system, python, (*sonames, *missing), process),
-            preload=process.preload,
+            preload=process.preloaded_names,
             notes=tuple(process.notes),
             without=tuple(_resolve_without_entries(env, run_result, run_model)),
             plugins=run_result.plugins,
@@ -185,7 +185,7 @@ class _ModelRun:
     """The paths that were loaded before Python ran."""
     failures: tuple[Resolution, ...]
     """The failures of the import."""
-    opener: LinkMap | None
+    caller: LinkMap | None
     """The object that calls dlopen, or None if it cannot be read."""
     resolutions: tuple[Resolution, ...]
     """The results of the dlopen calls."""
@@ -207,13 +207,13 @@ def _run(
 
     `mapped` are the paths of extension modules that Python has loaded before.
     """
-    paths_before = frozenset(link.path for link in process.loaded)
+    paths_before = frozenset(link.path for link in process.loaded_objects)
     for path in mapped:
         if process.find_loaded_object(path) is None:
             process.add_object(path)
     failures: tuple[Resolution, ...] = ()
     if tensorflow.pywrap:
-        result = process.load_extension(tensorflow.pywrap, bind_now=bind_now, visible=global_symbols)
+        result = process.load_extension(tensorflow.pywrap, bind_now=bind_now, is_global=global_symbols)
         if not result.ok:
             failures = (result,)
     opener = _find_caller(process, tensorflow, caller)
@@ -227,7 +227,7 @@ def _run(
         process=process,
         initial_paths=paths_before,
         failures=failures,
-        opener=opener,
+        caller=opener,
         resolutions=resolutions,
         plugins=plugins,
     )
@@ -248,7 +248,7 @@ def _resolve_without_entries(
     attempts = [
         attempt for resolution in (*baseline.failures, *baseline.resolutions) for attempt in resolution.tried
     ]
-    library_path_files = {link.path for link in baseline.process.loaded if link.via == LIBRARY_PATH}
+    library_path_files = {link.path for link in baseline.process.loaded_objects if link.via == LIBRARY_PATH}
     library_path_files |= {attempt.path for attempt in attempts if attempt.via == LIBRARY_PATH}
     is_driver_affected = any(
         resolution.path in library_path_files or resolution.via == PRELOAD
@@ -268,14 +268,16 @@ def _resolve_without_entries(
         if any(path.startswith(f"{folder}/") for path in library_path_files)
     ]
     variants = [(LIBRARY_PATH, entries_to_remove) for entries_to_remove in _list_removals(used_entries)]
-    variants += [(PRELOAD, entries_to_remove) for entries_to_remove in _list_removals(baseline.process.preload)]
+    variants += [
+        (PRELOAD, entries_to_remove) for entries_to_remove in _list_removals(baseline.process.preloaded_names)
+    ]
     results = []
     for variable, entries in variants:
         changed_env = {**env, variable: _remove_entries(variable, env.get(variable, ""), entries)}
         changed = run(
             changed_env, baseline, [folder_by_entry[entry] for entry in entries if entry in folder_by_entry]
         )
-        if changed.opener is not None:
+        if changed.caller is not None:
             replaced = _list_replaced_libraries(baseline, changed)
             results.append(
                 RemovedEntriesResult(variable, entries, changed.resolutions, changed.failures, replaced)
@@ -286,13 +288,13 @@ def _resolve_without_entries(
 def _list_removals(entries: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the sets of entries to remove: each entry alone, and all of them if there are several."""
     distinct_entries = tuple(dict.fromkeys(entries))
-    removals: list[tuple[str, ...]] = [(entry,) for entry in distinct_entries[:MAX_ENTRIES]]
+    removals: list[tuple[str, ...]] = [(entry,) for entry in distinct_entries[:MAX_REMOVED_ENTRIES]]
     return [*removals, distinct_entries] if len(distinct_entries) > 1 else removals
 
 
 def _remove_entries(variable: str, value: str, entries: Sequence[str]) -> str:
     """Return the value of a list variable without some entries."""
-    remaining = [entry for entry in split_entries(variable, value) if entry not in entries]
+    remaining = [entry for entry in split_path_list(variable, value) if entry not in entries]
     return (" " if variable == PRELOAD else ":").join(remaining)
 
 
@@ -319,8 +321,8 @@ def _is_same_file(path: str, other: str | None) -> bool:
 
 def _map_names(process: LoaderProcess) -> dict[str, str]:
     """Return the paths of all objects in a process, by soname and by requested name."""
-    paths = {name: link.path for link in process.loaded for name in link.names}
-    return paths | {link.elf.soname: link.path for link in process.loaded if link.elf.soname}
+    paths = {name: link.path for link in process.loaded_objects for name in link.names}
+    return paths | {link.elf.soname: link.path for link in process.loaded_objects if link.elf.soname}
 
 
 def _find_caller(process: LoaderProcess, tensorflow: TensorFlowFacts, kind: str) -> LinkMap | None:
@@ -384,7 +386,7 @@ def _list_folders(
         folders.setdefault(f"{site}/torch/lib", "torch")
     if python.conda_prefix:
         folders.setdefault(f"{python.conda_prefix}/lib", "conda")
-    for folder in process.library_path:
+    for folder in process.library_folders:
         folders.setdefault(folder, None)
     for name in _list_names(system, "/usr/local"):
         if name.startswith("cuda"):
@@ -392,7 +394,7 @@ def _list_folders(
                 folders.setdefault(f"/usr/local/{name}/{subfolder}", f"/usr/local/{name}")
     for folder in SYSTEM_FOLDERS:
         folders.setdefault(folder, None)
-    for paths in process.cache_sonames.values():
+    for paths in process.cached_paths_by_soname.values():
         for path in paths:
             folders.setdefault(path.rpartition("/")[0], None)
     folder_by_real_path: dict[str, tuple[str, str | None]] = {}

@@ -81,7 +81,9 @@ def _detect_container(system: System) -> str | None:
         return "kubernetes"
     declared_kind = system.env.get("container", "")  # engines set this variable to their name
     if declared_kind:
-        return declared_kind if declared_kind in ("lxc", "podman", "docker", "systemd-nspawn") else "container"
+        return (
+            declared_kind if declared_kind in ("lxc", "podman", "docker", "systemd-nspawn") else "container"
+        )
     cgroup = _load_text(system, "/proc/1/cgroup") or ""
     for marker, kind in (
         ("kubepods", "kubernetes"),

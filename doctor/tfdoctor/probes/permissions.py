@@ -35,7 +35,9 @@ def add_denied_files(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFa
     if not problem_by_path:
         return loader
     denied = tuple(
-        DeniedPath(path=path, closed=path, why="noexec") if problem == NOEXEC_ERROR else explain_denied(system, path)
+        DeniedPath(path=path, closed=path, why="noexec")
+        if problem == NOEXEC_ERROR
+        else explain_denied(system, path)
         for path, problem in list(problem_by_path.items())[:MAX_FILES]
     )
     return dataclasses.replace(loader, value=dataclasses.replace(facts, denied=denied))

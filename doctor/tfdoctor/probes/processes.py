@@ -38,21 +38,28 @@ ID_TIMEOUT_S = 1.0
 
 
 def identify_processes(
-    system: System, processes: Iterable[SmiProcess], *, container: bool = False
+    system: System, processes: Iterable[SmiProcess], *, has_foreign_pids: bool = False
 ) -> tuple[SmiProcess, ...]:
     """Return the processes with their user, state, program and container, as far as /proc shows them.
 
-    `container` says whether the IDs belong to another system. The processes are then returned unchanged.
+    `has_foreign_pids` says whether the IDs belong to another system. The processes are then returned unchanged.
     """
     process_list = tuple(processes)
-    if container or not process_list or system.platform.get("system") != "Linux":
+    if has_foreign_pids or not process_list or system.platform.get("system") != "Linux":
         return process_list
     # If /proc hides other users' processes (hidepid), a missing process may still be running.
     shows_all_processes = system.exists("/proc/1/status")
-    identified = [_identify(system, process, shows_all_processes=shows_all_processes) for process in process_list]
-    other_users = list(dict.fromkeys(process.user for process in identified if process.user and not process.own))[:MAX_USERS]
+    identified = [
+        _identify(system, process, shows_all_processes=shows_all_processes) for process in process_list
+    ]
+    other_users = list(
+        dict.fromkeys(process.user for process in identified if process.user and not process.own)
+    )[:MAX_USERS]
     name_by_uid = {uid: find_user_name(system, uid) for uid in other_users}
-    return tuple(dataclasses.replace(process, user=name_by_uid.get(process.user or "", process.user)) for process in identified)
+    return tuple(
+        dataclasses.replace(process, user=name_by_uid.get(process.user or "", process.user))
+        for process in identified
+    )
 
 
 def _identify(system: System, process: SmiProcess, *, shows_all_processes: bool) -> SmiProcess:

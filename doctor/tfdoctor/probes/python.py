@@ -132,9 +132,7 @@ def _make_unanswered_fact(
     is_environment = startup_failure.kind in ("site", "silent") or _is_in_environment(system, python)
     if not is_requested or is_environment:
         return _make_unusable_fact(startup_failure)
-    message = (
-        f"--python: {clean_line(choice.how)} does not answer as a Python does: it {result.describe_end()}."
-    )
+    message = f"--python: {clean_line(choice.how)} does not answer as a Python does: it {result.describe_outcome()}."
     error_text = startup_failure.said or startup_failure.detail
     raise UsageError(message, hint=f"It said: {startup_failure.said}" if startup_failure.said else error_text)
 
@@ -216,8 +214,7 @@ def _make_python_facts(raw: Mapping[str, Any], requested: str) -> PythonFacts:
             for folder, owner in _filter_by_length(raw.get("unwritable"), 2)
         ),
         noexec=tuple(
-            (str(folder), str(mount_point))
-            for folder, mount_point in _filter_by_length(raw.get("noexec"), 2)
+            (str(folder), str(mount_point)) for folder, mount_point in _filter_by_length(raw.get("noexec"), 2)
         ),
         tag=f"{'cp' if raw.get('implementation') == 'CPython' else 'pp'}{major_minor[0]}{major_minor[1]}",
     )
@@ -283,7 +280,9 @@ def _make_tensorflow_facts(raw: Mapping[str, Any], python: PythonFacts, shadow: 
     package_dir = str(raw.get("package_dir", ""))
     site_folder = package_dir.rpartition("/")[0]
     tensorflow_distributions = [d for d in python.distributions if d.name in TENSORFLOW_DISTRIBUTIONS]
-    preferred_distributions = [d for d in tensorflow_distributions if d.location == site_folder] or tensorflow_distributions
+    preferred_distributions = [
+        d for d in tensorflow_distributions if d.location == site_folder
+    ] or tensorflow_distributions
     header_version = parse_version_header(str(raw.get("version_header") or ""))
     distribution = next(
         (d for d in preferred_distributions if header_version and is_same_release(d.version, header_version)),

@@ -24,8 +24,8 @@ def probe(
     python: PythonFacts,
     modules: Sequence[tuple[str, Sequence[str]]],
     sources: Sequence[str],
-    oddities: Sequence[RehearsalReason],
-    keras: Sequence[str] = (),
+    reasons: Sequence[RehearsalReason],
+    keras_modules: Sequence[str] = (),
     *,
     version: str = "",
     timeout: float,
@@ -38,32 +38,34 @@ def probe(
     """
     label = f"{python.executable}: the imports of TensorFlow's imports"
     if not modules and not sources:
-        return Known(RehearsalFacts(tuple(oddities), ()), label)
-    request = {"modules": modules, "sources": sources, "keras": (keras, version)}
+        return Known(RehearsalFacts(tuple(reasons), ()), label)
+    request = {"modules": modules, "sources": sources, "keras": (keras_modules, version)}
     answer, result = run_payload(
         system, python.executable, "rehearse", (json.dumps(request),), timeout=timeout
     )
     module_results = _parse_results(answer, "module", len(modules))
-    keras_results = _parse_results(answer, "keras", len(keras))
+    keras_results = _parse_results(answer, "keras", len(keras_modules))
     source_result = answer.get("source")
     is_complete = answer.get("done") is True
     # This Python ran a moment ago, so the system is a recording that lacks the rehearsal.
     if result.failure is Failure.NOT_FOUND:
         return Absent(label, "the imports were not rehearsed when this was recorded")
     if "at" not in answer:
-        return Unknown(f"{python.executable} {result.describe_end()}", label)
+        return Unknown(f"{python.executable} {result.describe_outcome()}", label)
     if not is_complete and result.ok:
         return Unknown(
             f"the import of {clean_line(str(answer['at']))} ended the process without an error", label
         )
     if not is_complete:
         if result.returncode is None:
-            return Unknown(f"the import of {clean_line(str(answer['at']))} {result.describe_end()}", label)
-        results_of_kind = keras_results if answer["at"] in keras else module_results
+            return Unknown(
+                f"the import of {clean_line(str(answer['at']))} {result.describe_outcome()}", label
+            )
+        results_of_kind = keras_results if answer["at"] in keras_modules else module_results
         results_of_kind.append(_make_crash_result(str(answer["at"]), result))
     return Known(
         RehearsalFacts(
-            oddities=tuple(oddities),
+            oddities=tuple(reasons),
             modules=tuple(module_results),
             source=_parse_result(source_result) if isinstance(source_result, dict) else None,
             keras=tuple(keras_results),
@@ -101,5 +103,5 @@ def _make_crash_result(name: str, result: CommandResult) -> ImportResult:
     last_line = next(reversed(result.stderr.strip().splitlines()), "")
     message = f": {clean_line(last_line)}" if last_line else ""
     return ImportResult(
-        name=clean_line(name), error=f"the import {result.describe_end()}{message}", error_type="crash"
+        name=clean_line(name), error=f"the import {result.describe_outcome()}{message}", error_type="crash"
     )

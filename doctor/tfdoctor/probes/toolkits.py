@@ -69,5 +69,5 @@ def probe_nvcc(system: System, *, timeout: float) -> Fact[str]:
     result = system.run([command, "--version"], timeout=timeout, key="nvcc --version")
     release = parse_nvcc(result.stdout).release if result.ok else None
     if release is None:
-        return Unknown(f"nvcc --version {result.describe_end()}", "nvcc --version")
+        return Unknown(f"nvcc --version {result.describe_outcome()}", "nvcc --version")
     return Known(release, "nvcc --version")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.bench import describe_first_calls, format_duration
 from tfdoctor.findings import Remedy, Severity
-from tfdoctor.render.finding import SEVERITY_STATUS, format_mark, make_finding_json, print_remedy
+from tfdoctor.render.finding import STATUS_BY_SEVERITY, format_mark, make_finding_json, print_remedy
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
 from tfdoctor.text import clean_line, join_words
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from tfdoctor.bench import Bench, Interconnect, Measurement, Scaling
 
 __all__ = [
-    "UNITS",
+    "SIZE_UNITS",
+    "format_curve_title",
     "format_duration",
-    "format_link",
+    "format_interconnect",
     "format_size",
-    "format_title",
     "group_curves",
     "make_bench_json",
     "render_bench",
@@ -30,7 +30,7 @@ __all__ = [
 
 BAR_CHARS = "▁▂▃▄▅▆▇█"
 """The characters of the bars, the lowest first."""
-UNITS = {
+SIZE_UNITS = {
     "matmul": "rows of the matrices",
     "conv": "pixels of a side",
     "train": "batch",
@@ -48,24 +48,28 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
     """Return the result of a benchmark as text: the summary, the findings, and a line for each curve."""
     out = Page(width, coloured=colour)
     worst_severity = max((finding.severity for finding in bench.findings), default=None)
-    status_mark = format_mark(SEVERITY_STATUS[worst_severity]) if worst_severity is not None else Text("✓ ", style="green")
+    status_mark = (
+        format_mark(STATUS_BY_SEVERITY[worst_severity])
+        if worst_severity is not None
+        else Text("✓ ", style="green")
+    )
     print_hanging(out, status_mark, bench.summary)
-    if bench.look and bench.any_timed:
-        print_remedy(out, Remedy("See why.", (bench.look,)), first=True)
-    if bench.stopped and all(finding.explanation != bench.stopped for finding in bench.findings):
-        print_hanging(out, Text("  "), bench.stopped)
-    if bench.disturbed and not bench.disturbance.much:
-        print_hanging(out, Text("  "), f"A little disturbed: {clean_line(bench.disturbed)}.")
-    if bench.unsteady is not None and bench.is_unsteady:
+    if bench.check_command and bench.has_times:
+        print_remedy(out, Remedy("See why.", (bench.check_command,)), first=True)
+    if bench.stop_reason and all(finding.explanation != bench.stop_reason for finding in bench.findings):
+        print_hanging(out, Text("  "), bench.stop_reason)
+    if bench.disturbance_text and not bench.disturbance.is_serious:
+        print_hanging(out, Text("  "), f"A little disturbed: {clean_line(bench.disturbance_text)}.")
+    if bench.speed_variation is not None and bench.is_unsteady:
         print_hanging(
             out,
             Text("  "),
-            f"This machine's own speed went up and down by {100 * bench.unsteady:.0f} % meanwhile, whatever "
+            f"This machine's own speed went up and down by {100 * bench.speed_variation:.0f} % meanwhile, whatever "
             "else ran here: a virtual machine's neighbours, heat and clocks do that.",
         )
     if bench.comparison is not None:
         _print_comparison(out, bench, verbose=verbose)
-    time_count = sum(measurement.repeats for measurement in bench.runs if measurement.seconds)
+    time_count = sum(measurement.repeats for measurement in bench.measurements if measurement.seconds)
     for finding in bench.findings:
         out.print()
         style = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(finding.severity, "")
@@ -76,17 +80,17 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
             print_remedy(out, remedy, first=number == 0)
     _print_table(out, bench, verbose=verbose)
     if verbose:
-        for scaling in bench.scaling:
+        for scaling in bench.scalings:
             out.print()
             print_hanging(out, Text("  "), _format_scaling(scaling))
-            for reason in scaling.why:
+            for reason in scaling.reasons:
                 print_hanging(out, Text("    "), reason)
         for link in bench.links:
-            print_hanging(out, Text("  "), f"{format_link(link)}.")
+            print_hanging(out, Text("  "), f"{format_interconnect(link)}.")
     if not time_count:
         return out.text
     out.print()
-    first_calls = describe_first_calls(bench.runs)
+    first_calls = describe_first_calls(bench.measurements)
     if first_calls:
         print_hanging(out, Text(""), first_calls)
     print_hanging(
@@ -110,29 +114,35 @@ def _print_comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
     print_hanging(
         out,
         Text("  "),
-        f"Against {clean_line(comparison.name)}{release}: {verdict}{ratio_text}; {comparison.why}.",
+        f"Against {clean_line(comparison.file_name)}{release}: {verdict}{ratio_text}; {comparison.reason}.",
     )
     changed = sorted(
-        (change for change in comparison.changes if change.beyond),
+        (change for change in comparison.changes if change.exceeds_noise),
         key=lambda change: -abs(math.log(change.ratio)),
     )
     for change in changed[: None if verbose else MAX_CHANGES]:
         print_hanging(
             out,
             Text("    "),
-            f"{format_title(change.now)}, size {change.now.size}: {change.ratio:.2f} times the time",
+            f"{format_curve_title(change.current)}, size {change.current.size}: {change.ratio:.2f} times the time",
         )
 
 
-def format_title(measurement: Measurement) -> str:
+def format_curve_title(measurement: Measurement) -> str:
     """Return the title of the curve that a measurement belongs to, such as "matmul on GPU:0".
 
     If the GPU is simulated in software, the title begins with "software: ". The data type float32 is left out.
     """
     type_name = "" if measurement.dtype == "float32" else measurement.dtype
-    compiler = "XLA" if measurement.xla else ""
-    work = " ".join(part for part in (measurement.workload, measurement.model, measurement.part, type_name, compiler) if part)
-    prefix = "software: " if measurement.software else ""  # at the start, where a narrow screen does not cut it off
+    compiler = "XLA" if measurement.uses_xla else ""
+    work = " ".join(
+        part
+        for part in (measurement.workload, measurement.model, measurement.part, type_name, compiler)
+        if part
+    )
+    prefix = (
+        "software: " if measurement.is_software else ""
+    )  # at the start, where a narrow screen does not cut it off
     if measurement.workload == "copy":
         route = (
             f"within {measurement.devices[0]}"
@@ -153,8 +163,11 @@ def group_curves(measurements: Sequence[Measurement]) -> dict[str, list[Measurem
     curve_by_title: dict[str, list[Measurement]] = {}
     for measurement in measurements:
         if measurement.seconds is not None and measurement.part is None:
-            curve_by_title.setdefault(format_title(measurement), []).append(measurement)
-    return {title: sorted(curve, key=lambda measurement: measurement.size) for title, curve in curve_by_title.items()}
+            curve_by_title.setdefault(format_curve_title(measurement), []).append(measurement)
+    return {
+        title: sorted(curve, key=lambda measurement: measurement.size)
+        for title, curve in curve_by_title.items()
+    }
 
 
 def format_size(value: int) -> str:
@@ -170,10 +183,15 @@ def _print_table(out: Page, bench: Bench, *, verbose: bool) -> None:
 
     All bars have the same logarithmic scale.
     """
-    curve_by_title = group_curves(bench.runs)
+    curve_by_title = group_curves(bench.measurements)
     if not curve_by_title:
         return
-    times = [measurement.seconds.median for curve in curve_by_title.values() for measurement in curve if measurement.seconds]
+    times = [
+        measurement.seconds.median
+        for curve in curve_by_title.values()
+        for measurement in curve
+        if measurement.seconds
+    ]
     log_min, log_max = math.log(min(times)), math.log(max(times))
     shown_curves = list(curve_by_title.items())[: None if verbose else MAX_CURVES]
     rows = [  # (title, curve, result at its largest size)
@@ -186,7 +204,9 @@ def _print_table(out: Page, bench: Bench, *, verbose: bool) -> None:
     out.print()
     for title, curve, result in rows:
         bars = "".join(
-            BAR_CHARS[round(7 * (math.log(measurement.seconds.median) - log_min) / max(log_max - log_min, 1e-9))]
+            BAR_CHARS[
+                round(7 * (math.log(measurement.seconds.median) - log_min) / max(log_max - log_min, 1e-9))
+            ]
             for measurement in curve
             if measurement.seconds
         )
@@ -197,11 +217,13 @@ def _print_table(out: Page, bench: Bench, *, verbose: bool) -> None:
                 out.print(Text(f"      {_format_measurement(measurement)}"), wrap=False)
     if len(curve_by_title) > len(shown_curves):
         out.print(Text(f"  and {len(curve_by_title) - len(shown_curves)} more: -v"))
-    units = dict.fromkeys(UNITS[curve[-1].workload] for _, curve, _ in rows)
+    units = dict.fromkeys(SIZE_UNITS[curve[-1].workload] for _, curve, _ in rows)
     print_hanging(out, Text("  "), f"Sizes: {', '.join(units)}.")
-    skipped_count = sum(measurement.seconds is None for measurement in bench.runs)
+    skipped_count = sum(measurement.seconds is None for measurement in bench.measurements)
     if skipped_count:
-        first_reason = next(measurement.left_out for measurement in bench.runs if measurement.seconds is None)
+        first_reason = next(
+            measurement.omission_reason for measurement in bench.measurements if measurement.seconds is None
+        )
         print_hanging(
             out,
             Text("  "),
@@ -212,8 +234,12 @@ def _print_table(out: Page, bench: Bench, *, verbose: bool) -> None:
 def _format_measurement(measurement: Measurement) -> str:
     seconds = measurement.seconds
     if seconds is None:
-        return f"{measurement.size}: {measurement.left_out}"
-    first_call = f", the first call {format_duration(measurement.first)}" if measurement.first else ""
+        return f"{measurement.size}: {measurement.omission_reason}"
+    first_call = (
+        f", the first call {format_duration(measurement.first_call_seconds)}"
+        if measurement.first_call_seconds
+        else ""
+    )
     return (
         f"{measurement.size}: {format_duration(seconds.median)} "
         f"({format_duration(seconds.low)} to {format_duration(seconds.high)}), {measurement.repeats} times{first_call}"
@@ -226,54 +252,67 @@ def _format_largest(measurement: Measurement, bench: Bench) -> str:
     if measurement.gflops:
         peak_gflops = next(
             (
-                device.peaks.get(measurement.dtype)
+                device.peak_gflops_by_dtype.get(measurement.dtype)
                 for device in bench.devices
                 if device.device == measurement.devices[0]
             ),
             None,
         )
         uses_tera = measurement.gflops >= 1000
-        parts.append(f"{measurement.gflops / 1000:.3g} TFLOP/s" if uses_tera else f"{measurement.gflops:.3g} GFLOP/s")
+        parts.append(
+            f"{measurement.gflops / 1000:.3g} TFLOP/s" if uses_tera else f"{measurement.gflops:.3g} GFLOP/s"
+        )
         if peak_gflops:
             parts.append(f"{100 * measurement.gflops / peak_gflops:.0f} % of peak")
     elif measurement.gbps:
         parts.append(f"{measurement.gbps:.3g} GB/s")
-        link = next((link for link in bench.links if {link.one, link.other} == set(measurement.devices)), None)
-        if link is not None and link.gbps and measurement.workload == "copy":
-            parts.append(f"{100 * measurement.gbps / link.gbps:.0f} % of {link.how.replace('PCI Express', 'PCIe')}")
+        link = next(
+            (
+                link
+                for link in bench.links
+                if {link.first_device, link.second_device} == set(measurement.devices)
+            ),
+            None,
+        )
+        if link is not None and link.max_gbps and measurement.workload == "copy":
+            parts.append(
+                f"{100 * measurement.gbps / link.max_gbps:.0f} % of {link.description.replace('PCI Express', 'PCIe')}"
+            )
     return ", ".join(parts)
 
 
-def format_link(link: Interconnect) -> str:
+def format_interconnect(link: Interconnect) -> str:
     """Describe an interconnect, with its highest possible speed and its measured speed if they are known.
 
     For example, "CPU:0 to GPU:0: PCI Express 4.0 x16, at most 31.5 GB/s; 12.1 GB/s were measured (38 %)".
     """
-    text = f"{link.one} to {link.other}: {clean_line(link.how, limit=40)}"
-    if link.gbps is not None:
-        text += f", at most {link.gbps:.1f} GB/s"
-    if link.peer is False:
+    text = f"{link.first_device} to {link.second_device}: {clean_line(link.description, limit=40)}"
+    if link.max_gbps is not None:
+        text += f", at most {link.max_gbps:.1f} GB/s"
+    if link.has_peer_access is False:
         text += ", through the host's memory (no peer access)"
-    if link.measured is not None:
-        text += f"; {link.measured:.1f} GB/s were measured"
-        if link.gbps is not None:
-            text += f" ({100 * link.measured / link.gbps:.0f} %)"
+    if link.measured_gbps is not None:
+        text += f"; {link.measured_gbps:.1f} GB/s were measured"
+        if link.max_gbps is not None:
+            text += f" ({100 * link.measured_gbps / link.max_gbps:.0f} %)"
     return text
 
 
 def _format_scaling(scaling: Scaling) -> str:
     """Return the speedup of several devices and, if they are known, the times of the parts of a step."""
     parts = ""
-    if scaling.compute is not None and scaling.allreduce is not None:
-        parts = f"; gradients {format_duration(scaling.compute)}"
-        parts += f", averaging them {format_duration(scaling.allreduce)}"
-        parts += f", waiting {format_duration(scaling.idle)}" if scaling.idle is not None else ""
-    if scaling.input is not None and scaling.fed is not None:
-        fed_speedup, _, _ = scaling.fed
-        parts += f"; a batch from the host's memory {format_duration(scaling.input)} more, then {fed_speedup:.2f} times"
+    if scaling.compute_seconds is not None and scaling.allreduce_seconds is not None:
+        parts = f"; gradients {format_duration(scaling.compute_seconds)}"
+        parts += f", averaging them {format_duration(scaling.allreduce_seconds)}"
+        parts += (
+            f", waiting {format_duration(scaling.idle_seconds)}" if scaling.idle_seconds is not None else ""
+        )
+    if scaling.input_seconds is not None and scaling.fed_speedup is not None:
+        fed_speedup, _, _ = scaling.fed_speedup
+        parts += f"; a batch from the host's memory {format_duration(scaling.input_seconds)} more, then {fed_speedup:.2f} times"
     return (
-        f"{scaling.model}, batch {scaling.size}, {scaling.strategy} on {join_words(scaling.names)}: "
-        f"{scaling.speedup:.2f} times the speed of one ({scaling.low:.2f} to {scaling.high:.2f}){parts}"
+        f"{scaling.model}, batch {scaling.batch_size}, {scaling.strategy} on {join_words(scaling.devices)}: "
+        f"{scaling.speedup:.2f} times the speed of one ({scaling.speedup_low:.2f} to {scaling.speedup_high:.2f}){parts}"
     )
 
 
@@ -284,98 +323,98 @@ def make_bench_json(bench: Bench) -> dict[str, Any]:
         "target": bench.target,
         "tensorflow": bench.tensorflow,
         "summary": bench.summary,
-        "stopped": bench.stopped or None,
-        "disturbed": bench.disturbed or None,
+        "stopped": bench.stop_reason or None,
+        "disturbed": bench.disturbance_text or None,
         "disturbance": {
-            "pieces": bench.disturbance.pieces,
-            "of": bench.disturbance.of,
-            "much": bench.disturbance.much,
+            "pieces": bench.disturbance.disturbed_count,
+            "of": bench.disturbance.assessed_count,
+            "much": bench.disturbance.is_serious,
         },
-        "unsteady": bench.unsteady,
+        "unsteady": bench.speed_variation,
         "yardstick": None
-        if bench.yardstick is None
-        else {"what": bench.yardstick.what, "seconds": bench.yardstick.seconds},
-        "first_calls": describe_first_calls(bench.runs) or None,
+        if bench.processor_times is None
+        else {"what": bench.processor_times.program, "seconds": bench.processor_times.median_seconds},
+        "first_calls": describe_first_calls(bench.measurements) or None,
         "devices": [
             {
                 "device": item.device,
                 "name": item.name,
                 "peak_gflops": item.peak_gflops,
-                "peaks": dict(item.peaks),
-                "capability": item.capability,
-                "software": item.software,
+                "peaks": dict(item.peak_gflops_by_dtype),
+                "capability": item.compute_capability,
+                "software": item.is_software,
             }
             for item in bench.devices
         ],
-        "runs": [_make_measurement_json(item) for item in bench.runs],
+        "runs": [_make_measurement_json(item) for item in bench.measurements],
         "crossover": [
             {
                 "workload": item.workload,
                 "model": item.model,
                 "dtype": item.dtype,
-                "against": item.against,
+                "against": item.reference_device,
                 "device": item.device,
-                "size": item.size,
-                "below": item.below,
-                "fold": item.fold,
+                "size": item.min_faster_size,
+                "below": item.max_slower_size,
+                "fold": item.speedup,
             }
-            for item in bench.crossover
+            for item in bench.crossovers
         ],
         "scaling": [
             {
                 "strategy": item.strategy,
                 "model": item.model,
-                "size": item.size,
-                "devices": len(item.names),
-                "names": list(item.names),
+                "size": item.batch_size,
+                "devices": len(item.devices),
+                "names": list(item.devices),
                 "speedup": item.speedup,
-                "low": item.low,
-                "high": item.high,
+                "low": item.speedup_low,
+                "high": item.speedup_high,
                 "parts": {
-                    "compute": item.compute,
-                    "allreduce": item.allreduce,
-                    "input": item.input,
-                    "idle": item.idle,
+                    "compute": item.compute_seconds,
+                    "allreduce": item.allreduce_seconds,
+                    "input": item.input_seconds,
+                    "idle": item.idle_seconds,
                 },
                 "fed": None
-                if item.fed is None
-                else dict(zip(("speedup", "low", "high"), item.fed, strict=True)),
-                "way": item.way,
-                "why": list(item.why),
-                "software": item.software,
+                if item.fed_speedup is None
+                else dict(zip(("speedup", "low", "high"), item.fed_speedup, strict=True)),
+                "way": item.averaging_method,
+                "why": list(item.reasons),
+                "software": item.is_software,
             }
-            for item in bench.scaling
+            for item in bench.scalings
         ],
         "watched": [
             {
                 "device": item.device,
                 "slowdowns": list(item.slowdowns),
-                "temperature": item.temperature,
+                "temperature": item.max_temperature,
                 "power_limit": item.power_limit,
-                "power_default": item.power_default,
-                "processes": [clean_line(name) for name in item.processes],
+                "power_default": item.default_power_limit,
+                "processes": [clean_line(name) for name in item.other_processes],
                 "lanes": item.lanes,
-                "lanes_most": item.lanes_most,
+                "lanes_most": item.max_lanes,
                 "generation": item.generation,
-                "generation_most": item.generation_most,
+                "generation_most": item.max_generation,
             }
-            for item in bench.watched
+            for item in bench.gpu_observations
         ],
         "links": [
             {
-                "from": item.one,
-                "to": item.other,
+                "from": item.first_device,
+                "to": item.second_device,
                 "kind": item.kind,
-                "how": item.how,
-                "gbps": item.gbps,
-                "measured_gbps": item.measured,
-                "peer": item.peer,
+                "how": item.description,
+                "gbps": item.max_gbps,
+                "measured_gbps": item.measured_gbps,
+                "peer": item.has_peer_access,
             }
             for item in bench.links
         ],
         "comparison": _make_comparison_json(bench),
         "findings": [make_finding_json(finding) for finding in bench.findings],
-        "plots": list(bench.plots),
+        "plots": list(bench.plot_paths),
     }
 
 
@@ -390,21 +429,27 @@ def _make_measurement_json(measurement: Measurement) -> dict[str, Any]:
         "strategy": measurement.strategy,
         "seconds": None
         if measurement.seconds is None
-        else {"median": measurement.seconds.median, "low": measurement.seconds.low, "high": measurement.seconds.high},
+        else {
+            "median": measurement.seconds.median,
+            "low": measurement.seconds.low,
+            "high": measurement.seconds.high,
+        },
         "repeats": measurement.repeats,
-        "rounds": list(measurement.rounds),
-        "first": measurement.first,
+        "rounds": list(measurement.round_medians),
+        "first": measurement.first_call_seconds,
         "gflops": measurement.gflops,
         "gbps": measurement.gbps,
-        "flop": measurement.flop,
-        "bytes": measurement.bytes,
-        "others": measurement.others,
-        "left_out": measurement.left_out or None,
-        "software": measurement.software,
-        "xla": measurement.xla,
-        "way": measurement.way,
-        "disturbed": measurement.disturbed,
-        "compile": {"seconds": measurement.compiling, "what": list(measurement.compiled)} if measurement.compiled else None,
+        "flop": measurement.flop_count,
+        "bytes": measurement.transferred_bytes,
+        "others": measurement.other_programs_share,
+        "left_out": measurement.omission_reason or None,
+        "software": measurement.is_software,
+        "xla": measurement.uses_xla,
+        "way": measurement.averaging_method,
+        "disturbed": measurement.is_disturbed,
+        "compile": {"seconds": measurement.first_call_overhead, "what": list(measurement.first_call_steps)}
+        if measurement.first_call_steps
+        else None,
     }
 
 
@@ -413,24 +458,24 @@ def _make_comparison_json(bench: Bench) -> dict[str, Any] | None:
     if comparison is None:
         return None
     return {
-        "file": comparison.name,
+        "file": comparison.file_name,
         "tensorflow": comparison.tensorflow,
         "verdict": comparison.verdict,
         "ratio": comparison.ratio,
         "noise": comparison.noise,
-        "why": comparison.why,
+        "why": comparison.reason,
         "changes": [
             {
-                "workload": change.now.workload,
-                "model": change.now.model,
-                "part": change.now.part,
-                "dtype": change.now.dtype,
-                "size": change.now.size,
-                "devices": list(change.now.devices),
-                "strategy": change.now.strategy,
+                "workload": change.current.workload,
+                "model": change.current.model,
+                "part": change.current.part,
+                "dtype": change.current.dtype,
+                "size": change.current.size,
+                "devices": list(change.current.devices),
+                "strategy": change.current.strategy,
                 "ratio": change.ratio,
                 "noise": change.noise,
-                "beyond_noise": change.beyond,
+                "beyond_noise": change.exceeds_noise,
             }
             for change in comparison.changes
         ],

@@ -10,7 +10,7 @@ import textwrap
 from html import escape
 from typing import TYPE_CHECKING
 
-from tfdoctor.render.bench import UNITS, format_duration, format_size, group_curves
+from tfdoctor.render.bench import SIZE_UNITS, format_duration, format_size, group_curves
 from tfdoctor.render.placement import COLOURS
 from tfdoctor.text import clean_line, join_words
 
@@ -48,14 +48,14 @@ def make_bench_svg(bench: Bench, style: str = "auto") -> str:
     External text in it is escaped. `style` is "light", "dark", or "auto" for the reader's preference.
     """
     panels: dict[str, dict[str, list[Measurement]]] = {}
-    for title, curve in group_curves(bench.runs).items():
+    for title, curve in group_curves(bench.measurements).items():
         kind = " ".join(part for part in (curve[0].workload, curve[0].model) if part)
         panels.setdefault(kind, {})[title] = curve
     # Wrap the headline instead of cutting it: its end may say that the device is not a GPU.
     headline = bench.summary
-    if bench.much_disturbed:
+    if bench.serious_disturbance_text:
         headline = f"The measurement was disturbed. {headline}"
-    if bench.stopped:
+    if bench.stop_reason:
         headline = f"It ended before its time. {headline}"
     title_lines = textwrap.wrap(clean_line(headline, limit=1000), 84)[:5] or [""]
     parts, top = [], TOP_MARGIN + TEXT_ROW_HEIGHT * (len(title_lines) - 1)
@@ -83,7 +83,9 @@ def _draw_panel(
     measurements = [measurement for curve in curve_by_title.values() for measurement in curve]
     intervals = [measurement.seconds for measurement in measurements if measurement.seconds]
     interval_ends = [end for interval in intervals for end in (interval.low, interval.high)]
-    x_axis = _Axis([float(measurement.size) for measurement in measurements], LEFT_MARGIN, CHART_WIDTH - RIGHT_MARGIN)
+    x_axis = _Axis(
+        [float(measurement.size) for measurement in measurements], LEFT_MARGIN, CHART_WIDTH - RIGHT_MARGIN
+    )
     y_axis = _Axis(
         [_round_to_tick(min(interval_ends), down=True), _round_to_tick(max(interval_ends), down=False)],
         top + PANEL_HEIGHT,
@@ -111,7 +113,7 @@ def _draw_panel(
         )
     elements.append(
         f'<text x="{CHART_WIDTH - RIGHT_MARGIN}" y="{top + PANEL_HEIGHT + 32}" text-anchor="end">'
-        f"{escape(UNITS[measurements[0].workload])} (log)</text>"
+        f"{escape(SIZE_UNITS[measurements[0].workload])} (log)</text>"
     )
     labels = [*curve_by_title]
     for number, (label, points) in enumerate(_find_limits(bench, measurements)):
@@ -141,12 +143,12 @@ def _draw_panel(
 def _draw_crossovers(bench: Bench, kind: str, x_axis: _Axis, top: int) -> list[str]:
     """Return the SVG elements of the crossovers. Devices with the same crossover share a line."""
     devices_by_crossover: dict[tuple[int, str], list[str]] = {}
-    for crossover in bench.crossover:
+    for crossover in bench.crossovers:
         name = " ".join(part for part in (crossover.workload, crossover.model) if part)
-        if name == kind and crossover.size is not None:
-            devices_by_crossover.setdefault((crossover.size, _format_type(crossover, bench)), []).append(
-                crossover.device
-            )
+        if name == kind and crossover.min_faster_size is not None:
+            devices_by_crossover.setdefault(
+                (crossover.min_faster_size, _format_type(crossover, bench)), []
+            ).append(crossover.device)
     elements = []
     for index, ((size, dtype), devices) in enumerate(devices_by_crossover.items()):
         x = x_axis.locate(size)
@@ -163,7 +165,7 @@ def _draw_crossovers(bench: Bench, kind: str, x_axis: _Axis, top: int) -> list[s
 
 def _format_type(crossover: Crossover, bench: Bench) -> str:
     """Return the data type of a crossover as text, or "" if all crossovers have the same type."""
-    return f" in {escape(crossover.dtype)}" if len({item.dtype for item in bench.crossover}) > 1 else ""
+    return f" in {escape(crossover.dtype)}" if len({item.dtype for item in bench.crossovers}) > 1 else ""
 
 
 def _draw_curve(
@@ -182,7 +184,9 @@ def _draw_curve(
     if len(points) == 1:  # a band needs two sizes
         x, interval, _ = points[0]
         ends = f'y1="{y_axis.locate(interval.low):.1f}" y2="{y_axis.locate(interval.high):.1f}"'
-        error_bar = f'<line x1="{x:.1f}" x2="{x:.1f}" {ends} stroke="{colour}" stroke-width="6" opacity="0.4"/>'
+        error_bar = (
+            f'<line x1="{x:.1f}" x2="{x:.1f}" {ends} stroke="{colour}" stroke-width="6" opacity="0.4"/>'
+        )
     dots = [
         f'<circle cx="{x:.1f}" cy="{y_axis.locate(interval.median):.1f}" r="3" fill="{colour}"><title>'
         f"{format_size(measurement.size)}: {format_duration(interval.median)} "
@@ -198,7 +202,9 @@ def _draw_curve(
     ]
 
 
-def _find_limits(bench: Bench, measurements: Sequence[Measurement]) -> list[tuple[str, list[tuple[int, float]]]]:
+def _find_limits(
+    bench: Bench, measurements: Sequence[Measurement]
+) -> list[tuple[str, list[tuple[int, float]]]]:
     """Return (label, [(size, seconds)]) for each limit: the shortest times that the hardware allows.
 
     A limit follows from the peak speed of a GPU, or for copies from the speed of the link.
@@ -208,11 +214,17 @@ def _find_limits(bench: Bench, measurements: Sequence[Measurement]) -> list[tupl
     devices_by_peak: dict[tuple[str, float], list[str]] = {}
     for dtype in dict.fromkeys(measurement.dtype for measurement in measurements):
         for device in bench.devices:
-            peak = device.peaks.get(dtype)
+            peak = device.peak_gflops_by_dtype.get(dtype)
             was_timed = any(m.devices == (device.device,) and m.dtype == dtype for m in measurements)
             if peak is not None and was_timed:
                 devices_by_peak.setdefault((dtype, peak), []).append(device.device)
-    flop_by_size = sorted({(measurement.size, measurement.flop) for measurement in measurements if measurement.flop is not None})
+    flop_by_size = sorted(
+        {
+            (measurement.size, measurement.flop_count)
+            for measurement in measurements
+            if measurement.flop_count is not None
+        }
+    )
     if len(flop_by_size) < 2:  # one point makes no line
         return []
     return [
@@ -224,13 +236,21 @@ def _find_limits(bench: Bench, measurements: Sequence[Measurement]) -> list[tupl
     ]
 
 
-def _find_link_limits(bench: Bench, measurements: Sequence[Measurement]) -> list[tuple[str, list[tuple[int, float]]]]:
+def _find_link_limits(
+    bench: Bench, measurements: Sequence[Measurement]
+) -> list[tuple[str, list[tuple[int, float]]]]:
     """Return (label, [(size, seconds)]) for each link: the shortest times in which it can copy the data."""
     pairs_by_link: dict[tuple[str, float], list[str]] = {}
     for link in bench.links:
-        if link.gbps is not None and any(set(m.devices) == {link.one, link.other} for m in measurements):
-            pairs_by_link.setdefault((link.how, link.gbps), []).append(f"{link.one} to {link.other}")
-    bytes_by_size = sorted({(m.size, m.bytes) for m in measurements if m.bytes is not None})
+        if link.max_gbps is not None and any(
+            set(m.devices) == {link.first_device, link.second_device} for m in measurements
+        ):
+            pairs_by_link.setdefault((link.description, link.max_gbps), []).append(
+                f"{link.first_device} to {link.second_device}"
+            )
+    bytes_by_size = sorted(
+        {(m.size, m.transferred_bytes) for m in measurements if m.transferred_bytes is not None}
+    )
     return [
         (
             f"{clean_line(link_type, limit=40)}, {join_words(pairs)}: {gbps:.3g} GB/s",

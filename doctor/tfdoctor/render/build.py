@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Verification
     from tfdoctor.plan import Option
 
-__all__ = ["make_build_json", "render_built", "render_context", "render_dry_run"]
+__all__ = ["make_build_json", "render_build_folder", "render_built_image", "render_dry_run"]
 
 
 def render_dry_run(
@@ -41,7 +41,7 @@ def render_dry_run(
     return out.text
 
 
-def render_context(
+def render_build_folder(
     folder: str,
     files: Mapping[str, bytes],
     image: EmittedImage,
@@ -67,7 +67,9 @@ def render_context(
     )
 
 
-def render_built(option: Option, image: TargetImage, size: int, seconds: float, *, user: str = "") -> str:
+def render_built_image(
+    option: Option, image: TargetImage, size: int, seconds: float, *, user: str = ""
+) -> str:
     """Return a summary of the image, and the commands that run and remove it.
 
     `size` is the size of the image in bytes. `user` is the value of `run --user`, or "" for the image's own user.
@@ -77,7 +79,8 @@ def render_built(option: Option, image: TargetImage, size: int, seconds: float, 
         f"Built {image.name} ({format_bytes(size)}, {seconds:.0f} s) on {clean_line(name)}: TensorFlow "
         f"{option.tensorflow}, Python {option.python}, CUDA {option.cuda}.\n"
         f"Run it:     {format_run_command(image, user=user)}\n"
-        f"Remove it:  {image.program} rmi {image.name}   (and what it kept: {image.program} volume rm {CUDA_CACHE_VOLUME})\n"
+        f"Remove it:  {image.engine_command} rmi {image.name}   (and what it kept: "
+        f"{image.engine_command} volume rm {CUDA_CACHE_VOLUME})\n"
     )
 
 

@@ -11,7 +11,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["make_capture_json", "render_captured"]
+__all__ = ["make_capture_json", "render_recording"]
 
 KIND_NAMES = {
     "address": ("IP address", "IP addresses"),
@@ -30,11 +30,11 @@ KIND_NAMES = {
 
 
 def make_capture_json(
-    manifest: Mapping[str, Any], target: str, size: int, files: int, *, packed: bool
+    manifest: Mapping[str, Any], target: str, size: int, file_count: int, *, is_archive: bool
 ) -> dict[str, Any]:
     """Return the document that `capture --json` prints.
 
-    `target` is the path of the recording, `size` its size in bytes, and `files` the number of its files. `packed` says
+    `target` is the path of the recording, `size` its size in bytes, and `file_count` the number of its files. `is_archive` says
     whether the recording is an archive instead of a folder.
     """
     return {
@@ -42,9 +42,9 @@ def make_capture_json(
         "tool": {"name": "tfdoctor", "version": __version__},
         "bundle": {
             "path": target,
-            "format": "tar.gz" if packed else "folder",
+            "format": "tar.gz" if is_archive else "folder",
             "bytes": size,
-            "files": files,
+            "files": file_count,
         },
         "replaced": manifest["replaced"],
         "left_out": manifest["left_out"],
@@ -52,8 +52,8 @@ def make_capture_json(
     }
 
 
-def render_captured(
-    manifest: Mapping[str, Any], differences: Sequence[str], target: str, size: int, *, packed: bool
+def render_recording(
+    manifest: Mapping[str, Any], differences: Sequence[str], target: str, size: int, *, is_archive: bool
 ) -> str:
     """Return a summary of the recording: its contents, the replaced texts, and how to use it.
 
@@ -83,7 +83,7 @@ def render_captured(
             "",
             f"The recording gives a different result than this machine for {changed}. Mention that when you send it.",
         ]
-    view_command = f"tar -xzOf {name} | less" if packed else f"less {name}/host.json"
+    view_command = f"tar -xzOf {name} | less" if is_archive else f"less {name}/host.json"
     lines += [
         "",
         "Nothing was sent. Inspect it before you send it: only you can tell what else is confidential.",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.causes.codes import CLUSTER
+from tfdoctor.causes.codes import CLUSTER_CODES
 from tfdoctor.findings import Severity
-from tfdoctor.render.finding import SEVERITY_STATUS, format_mark
+from tfdoctor.render.finding import STATUS_BY_SEVERITY, format_mark
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
 from tfdoctor.text import clean_line
@@ -43,9 +43,13 @@ def render_cluster(
 
 def _print_evaluation(out: Page, evaluation: ClusterEvaluation, *, verbose: bool) -> None:
     worst_severity = max((fault.severity for fault in evaluation.faults), default=None)
-    status_mark = format_mark(SEVERITY_STATUS[worst_severity]) if worst_severity is not None else Text("✓ ", style="green")
+    status_mark = (
+        format_mark(STATUS_BY_SEVERITY[worst_severity])
+        if worst_severity is not None
+        else Text("✓ ", style="green")
+    )
     if evaluation.specification.jobs is None and not evaluation.faults:
-        status_mark = format_mark(SEVERITY_STATUS[Severity.INFO])
+        status_mark = format_mark(STATUS_BY_SEVERITY[Severity.INFO])
     print_hanging(out, status_mark, evaluation.summary)
     faults = sorted(evaluation.faults, key=lambda fault: -fault.severity)
     shown_faults = faults if verbose else faults[:MAX_FAULTS]
@@ -62,7 +66,7 @@ def _print_evaluation(out: Page, evaluation: ClusterEvaluation, *, verbose: bool
         print_hanging(
             out,
             Text(f"  {_format_task(member):{task_width}}  "),
-            _describe_state(member, has_connections=evaluation.has_connections),
+            _describe_state(member, has_connections=evaluation.has_connection_results),
         )
     if len(evaluation.members) > len(members):
         out.print(Text(f"  and {len(evaluation.members) - len(members)} more tasks: -v"))
@@ -74,13 +78,13 @@ def _print_evaluation(out: Page, evaluation: ClusterEvaluation, *, verbose: bool
 def _print_fault(out: Page, fault: Fault) -> None:
     style = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(fault.severity, "")
     print_hanging(out, Text("  "), clean_line(fault.message, limit=800), style=style)
-    if fault.fix:
-        print_hanging(out, Text("  Do    "), clean_line(fault.fix, limit=600))
+    if fault.remedy:
+        print_hanging(out, Text("  Do    "), clean_line(fault.remedy, limit=600))
 
 
 def _format_task(member: Member) -> str:
     name = clean_line(str(member.task), limit=40)
-    return f"{name} (this)" if member.is_self else name
+    return f"{name} (this)" if member.is_own_task else name
 
 
 def _describe_state(member: Member, *, has_connections: bool) -> str:
@@ -92,10 +96,10 @@ def _describe_state(member: Member, *, has_connections: bool) -> str:
     address = clean_line(member.address, limit=70)
     if member.is_reachable:
         return f"{address}  answers"
-    if member.is_reachable is False and member.is_self and member.failure == "refused":
+    if member.is_reachable is False and member.is_own_task and member.failure_kind == "refused":
         return f"{address}  not started yet: nothing listens there"
     if member.is_reachable is False:
-        return f"{address}  {UNREACHABLE_TEXTS.get(member.failure or '', 'not reached')}"
+        return f"{address}  {UNREACHABLE_TEXTS.get(member.failure_kind or '', 'not reached')}"
     if has_connections:
         return f"{address}  not known{f': {clean_line(member.detail, limit=120)}' if member.detail else ''}"
     if member.is_listening is not None:
@@ -122,27 +126,27 @@ def _make_evaluation_json(evaluation: ClusterEvaluation) -> dict[str, Any]:
         "source": evaluation.source,
         "line": specification.line,
         "summary": evaluation.summary,
-        "cluster": specification.raw_cluster,
+        "cluster": specification.original_cluster,
         "task": {"type": evaluation.task.type, "index": evaluation.task.index} if evaluation.task else None,
         "members": [
             {
                 "task": str(member.task),
                 "address": member.address,
-                "self": member.is_self,
+                "self": member.is_own_task,
                 "reachable": member.is_reachable,
-                "why": member.failure,
+                "why": member.failure_kind,
                 "listening": member.is_listening,
             }
             for member in evaluation.members
         ],
         "findings": [
             {
-                "code": CLUSTER[fault.name],
-                "name": fault.name,
+                "code": CLUSTER_CODES[fault.kind],
+                "name": fault.kind,
                 "severity": fault.severity.word,
                 "task": fault.task,
                 "message": fault.message,
-                "fix": fault.fix,
+                "fix": fault.remedy,
             }
             for fault in evaluation.faults
         ],

@@ -11,8 +11,8 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from tfdoctor.report.diff import Comparison, Difference
 
-MARKS = {Importance.EXPLAINS: "✗", Importance.MATTERS: "!", Importance.LITTLE: "–"}
-STYLES = {Importance.EXPLAINS: "bold red", Importance.MATTERS: "yellow", Importance.LITTLE: ""}
+MARKS = {Importance.EXPLAINS: "✗", Importance.MATTERS: "!", Importance.MINOR: "–"}
+STYLES = {Importance.EXPLAINS: "bold red", Importance.MATTERS: "yellow", Importance.MINOR: ""}
 """The style of the mark of a difference."""
 MAX_DIFFERENCES = 25
 """The largest number of differences without -v."""
@@ -40,7 +40,7 @@ def render_comparison(
     differences = [
         difference
         for difference in comparison.differences
-        if verbose or difference.importance is not Importance.LITTLE
+        if verbose or difference.importance is not Importance.MINOR
     ]
     shown_differences = differences if verbose else differences[:MAX_DIFFERENCES]
     for difference in shown_differences:
@@ -49,9 +49,7 @@ def render_comparison(
         print_hanging(out, Text("  "), "Nothing that was compared differs.")
     elif not differences:
         print_hanging(out, Text("  "), "Nothing differs that TensorFlow on a GPU depends on.")
-    is_explained = any(
-        difference.importance is Importance.EXPLAINS for difference in comparison.differences
-    )
+    is_explained = any(difference.importance is Importance.EXPLAINS for difference in comparison.differences)
     if comparison.new_codes and not is_explained:
         codes = ", ".join(comparison.new_codes)
         print_hanging(out, Text("  "), f"None of this explains what is found now and was not then ({codes}).")
@@ -70,8 +68,8 @@ def _list_notes(comparison: Comparison) -> list[str]:
         notes.append(
             f"That seems to have been another machine: {'; '.join(comparison.other_machine_reasons)}."
         )
-    if comparison.environment is not None:
-        recorded_prefix, current_prefix = comparison.environment
+    if comparison.environment_prefixes is not None:
+        recorded_prefix, current_prefix = comparison.environment_prefixes
         notes.append(f"Another environment was examined then: {recorded_prefix}; now it is {current_prefix}.")
     if comparison.resolved_codes:
         notes.append(f"Found then and not now: {', '.join(comparison.resolved_codes)}.")
@@ -101,8 +99,8 @@ def make_comparison_json(comparison: Comparison, name: str) -> dict[str, Any]:
             "bundle": name,
             "summary": comparison.recorded_summary,
             "another_machine": list(comparison.other_machine_reasons),
-            "environment": dict(zip(("was", "is"), comparison.environment, strict=True))
-            if comparison.environment is not None
+            "environment": dict(zip(("was", "is"), comparison.environment_prefixes, strict=True))
+            if comparison.environment_prefixes is not None
             else None,
             "found_then_only": list(comparison.resolved_codes),
             "found_now_only": list(comparison.new_codes),

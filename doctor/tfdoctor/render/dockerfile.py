@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity, Status
 from tfdoctor.render.finding import (
-    SEVERITY_STATUS,
+    STATUS_BY_SEVERITY,
     format_mark,
     make_finding_json,
     print_evidence,
@@ -32,8 +32,8 @@ def make_dockerfile_json(report: DockerfileReport) -> dict[str, Any]:
 
     It lists all stages of the file. The key `counts` of a stage says whether the image is built from that stage.
     """
-    chain_indexes = {stage.index for stage in report.file.chain}
-    tensorflow, base = report.tensorflow, report.subject.base
+    chain_indexes = {stage.index for stage in report.dockerfile.stage_chain}
+    tensorflow, base = report.tensorflow, report.image.base
     return {
         "schema_version": SCHEMA_VERSION,
         "file": report.name,
@@ -45,14 +45,14 @@ def make_dockerfile_json(report: DockerfileReport) -> dict[str, Any]:
                 "image": stage.base,
                 "counts": stage.index in chain_indexes,
             }
-            for stage in report.file.stages
+            for stage in report.dockerfile.stages
         ],
         "base": {
-            "image": base.reference,
+            "image": base.image_name,
             "kind": base.kind,
             "cuda": base.cuda,
             "cudnn": base.cudnn,
-            "system": base.system,
+            "system": base.ubuntu_release,
             "python": base.python,
         },
         "tensorflow": None
@@ -60,7 +60,7 @@ def make_dockerfile_json(report: DockerfileReport) -> dict[str, Any]:
         else {
             "package": tensorflow.package,
             "version": tensorflow.release.version if tensorflow.release is not None else None,
-            "requirement": tensorflow.text,
+            "requirement": tensorflow.written_name,
             "python": tensorflow.python,
             "line": tensorflow.line,
         },
@@ -106,7 +106,7 @@ def make_services_json(
             {
                 "service": start.name or None,
                 "line": start.line,
-                "gpu_given": start.gpu,
+                "gpu_given": start.has_gpu,
                 "check": make_dockerfile_json(report) if report is not None else None,
                 "not_checked": reason or None,
             }
@@ -135,7 +135,7 @@ def render_services(
             None: "is given a GPU, or not, elsewhere",
         }
         print_hanging(
-            out, Text("Started     ", style="bold"), clean_line(f"{subject} {gpu_texts[start.gpu]}")
+            out, Text("Started     ", style="bold"), clean_line(f"{subject} {gpu_texts[start.has_gpu]}")
         )
         if report is None:
             print_hanging(
@@ -149,13 +149,13 @@ def render_services(
 
 def _list_facts(report: DockerfileReport) -> list[tuple[str, str]]:
     """Return (label, text) for the base image and for TensorFlow."""
-    base, tensorflow = report.subject.base, report.tensorflow
+    base, tensorflow = report.image.base, report.tensorflow
     base_versions = [
         f"CUDA {base.cuda}" if base.cuda else "",
         f"cuDNN {base.cudnn}" if base.cudnn else "",
         f"Python {base.python}" if base.python else "",
     ]
-    facts = [("Base", ", ".join([base.reference, *(text for text in base_versions if text)]))]
+    facts = [("Base", ", ".join([base.image_name, *(text for text in base_versions if text)]))]
     if tensorflow.state == "none":
         facts.append(("TensorFlow", "none was seen"))
     else:
@@ -165,7 +165,11 @@ def _list_facts(report: DockerfileReport) -> list[tuple[str, str]]:
             if release is not None and release.cuda
             else ""
         )
-        version = release.version if release is not None and tensorflow.state == "there" else tensorflow.text
+        version = (
+            release.version
+            if release is not None and tensorflow.state == "there"
+            else tensorflow.written_name
+        )
         python = f", on Python {tensorflow.python}" if tensorflow.python else ""
         facts.append(("TensorFlow", f"{version}{build_note}{python}"))
     return facts
@@ -178,7 +182,7 @@ def _print_finding(out: Page, finding: Finding, shown_commands: set[tuple[str, .
     """
     out.print()
     location = next((f" (line {item.line})" for item in finding.evidence if item.line), "")
-    label = format_mark(SEVERITY_STATUS[finding.severity], f"{finding.code}  ")
+    label = format_mark(STATUS_BY_SEVERITY[finding.severity], f"{finding.code}  ")
     print_hanging(out, label, clean_line(finding.title) + location, style="bold")
     print_meaning(out, finding)
     for evidence in finding.evidence:

@@ -42,10 +42,10 @@ def make_explanation_json(explanation: Explanation) -> dict[str, Any]:
         "query": explanation.query,
         "rules": [_make_rule_json(rule) for rule in explanation.rules],
         "causes": [
-            {"cause": entry.cause.value, "meaning": entry.meaning, "rules": list(entry.codes)}
+            {"cause": entry.cause.value, "meaning": entry.meaning, "rules": list(entry.rule_codes)}
             for entry in explanation.causes
         ],
-        "related": [rule.code for rule in explanation.related],
+        "related": [rule.code for rule in explanation.related_rules],
     }
 
 
@@ -73,7 +73,8 @@ def render_explanation(
     if (
         complete
         or explanation.query is None
-        or _count_lines(text) + bool(command) + footer.height <= SCREEN_LINES  # an empty line before the footer
+        or _count_lines(text) + bool(command) + footer.height
+        <= SCREEN_LINES  # an empty line before the footer
     ):
         return f"{text}\n{footer.text}" if command else text
     print_more_commands(
@@ -103,7 +104,7 @@ def _count_lines(text: str) -> int:
 
 
 def _drop_related(explanation: Explanation) -> Explanation:
-    return dataclasses.replace(explanation, related=())
+    return dataclasses.replace(explanation, related_rules=())
 
 
 def _drop_detection(explanation: Explanation) -> Explanation:
@@ -129,7 +130,9 @@ def _shorten(explanation: Explanation) -> Explanation:
                 dataclasses.replace(
                     section,
                     text=shorten_text(
-                        " ".join(section.text.partition("\n\n")[0].split()), MAX_SECTION_COLUMNS, MAX_SECTION_LINES
+                        " ".join(section.text.partition("\n\n")[0].split()),
+                        MAX_SECTION_COLUMNS,
+                        MAX_SECTION_LINES,
                     ),
                 )
                 for section in rule.sections
@@ -175,8 +178,8 @@ def _render_details(explanation: Explanation, width: int) -> Iterable[Renderable
     if explanation.meaning:
         yield Text(explanation.meaning)
         yield Text("")
-    if explanation.retired is not None:
-        yield from _render_retired(explanation.retired, explanation.rules)
+    if explanation.retired_rule is not None:
+        yield from _render_retired(explanation.retired_rule, explanation.rules)
     for rule in explanation.rules:
         yield Text.assemble((f"{rule.code} {rule.name}", "bold"))
         yield Text(rule.title)
@@ -187,12 +190,12 @@ def _render_details(explanation: Explanation, width: int) -> Iterable[Renderable
         yield Text("")
     if not explanation.rules and len(explanation.causes) == 1:
         entry = explanation.causes[0]
-        yield Text.assemble((f"{entry.cause.data.code} {entry.cause.value}", "bold"))
-        yield Text(entry.cause.data.title)
+        yield Text.assemble((f"{entry.cause.data.finding_code} {entry.cause.value}", "bold"))
+        yield Text(entry.cause.data.finding_title)
         yield Text("")
         yield Text("What it means", style="bold")
         yield Text(entry.meaning)
-        if not entry.codes:
+        if not entry.rule_codes:
             yield Text("`tfdoctor diagnose` finds it in a log; no check of a machine names it.")
         yield Text("")
         yield Text("What to do", style="bold")
@@ -205,7 +208,7 @@ def _render_details(explanation: Explanation, width: int) -> Iterable[Renderable
         for entry in explanation.causes:
             yield Text(entry.cause.value)
             yield Padding(Text(entry.meaning), (0, 0, 0, 2))
-    if explanation.related:
+    if explanation.related_rules:
         yield Text("")
         is_single = len(explanation.causes) == 1
         heading = "Rules" if not explanation.rules else "Other rules"
@@ -213,11 +216,11 @@ def _render_details(explanation: Explanation, width: int) -> Iterable[Renderable
             f"{heading} that can name {'this cause' if is_single else 'one of these causes'}", style="bold"
         )
         if width < MIN_TABLE_COLUMNS:
-            for rule in explanation.related:
+            for rule in explanation.related_rules:
                 yield Text(f"{rule.code} {rule.name}")
         else:
             yield _make_table(
-                [(Text(rule.code), Text(rule.name), Text(rule.title)) for rule in explanation.related]
+                [(Text(rule.code), Text(rule.name), Text(rule.title)) for rule in explanation.related_rules]
             )
 
 
@@ -243,7 +246,7 @@ def _render_retired(retired: RetiredRule, replacements: Sequence[RuleEntry]) -> 
 
 
 def _format_cause_line(entry: CauseEntry) -> Text:
-    codes = f" ({', '.join(entry.codes)})" if entry.codes else ""
+    codes = f" ({', '.join(entry.rule_codes)})" if entry.rule_codes else ""
     return Text.assemble((entry.cause.value, "bold"), codes)
 
 

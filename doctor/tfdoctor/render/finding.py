@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Evidence, Finding, Remedy
 
 __all__ = [
-    "SEVERITY_STATUS",
+    "STATUS_BY_SEVERITY",
     "format_mark",
     "make_finding_json",
     "print_evidence",
@@ -24,7 +24,7 @@ __all__ = [
 MARKS = {Status.GOOD: "✓", Status.WARNING: "!", Status.BAD: "✗", Status.UNKNOWN: "–"}
 STYLES = {Status.GOOD: "green", Status.WARNING: "yellow", Status.BAD: "bold red", Status.UNKNOWN: ""}
 """The style of the mark of each status."""
-SEVERITY_STATUS = {
+STATUS_BY_SEVERITY = {
     Severity.ERROR: Status.BAD,
     Severity.WARNING: Status.WARNING,
     Severity.INFO: Status.UNKNOWN,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.environment.history.journal import UndoResult
-    from tfdoctor.environment.models import Attempt, FixResult, Unfixed
+    from tfdoctor.environment.models import Attempt, FixResult, UnfixedFinding
 
 __all__ = ["make_fix_json", "make_undo_json", "render_fix", "render_undo"]
 
@@ -75,7 +75,7 @@ def _print_details(out: Page, result: FixResult, *, is_plan: bool, verbose: bool
     """
     activation_note = " (as activating it sets the variables)" if result.is_activated else ""
     print_hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{activation_note}"))
-    for sentence in result.recovered:
+    for sentence in result.recovery_notes:
         print_hanging(out, Text("  "), clean_line(sentence, limit=1000))
     max_attempts = len(result.attempts) if verbose or level < 2 else 3
     for attempt in result.attempts[:max_attempts]:
@@ -85,7 +85,7 @@ def _print_details(out: Page, result: FixResult, *, is_plan: bool, verbose: bool
     attempted_findings = {
         (attempt.candidate.finding.code, attempt.candidate.finding.title) for attempt in result.attempts
     }
-    shown_unfixed = result.unfixed if verbose else result.unfixed[: (4, 2, 1, 0)[level]]
+    shown_unfixed = result.unfixed_findings if verbose else result.unfixed_findings[: (4, 2, 1, 0)[level]]
     for unfixed in shown_unfixed:
         _print_unfixed(
             out,
@@ -94,7 +94,7 @@ def _print_details(out: Page, result: FixResult, *, is_plan: bool, verbose: bool
             verbose=verbose,
             max_lines=None if verbose else (8, 4, 2, 1)[level],
         )
-    hidden_count = len(result.attempts[max_attempts:]) + len(result.unfixed) - len(shown_unfixed)
+    hidden_count = len(result.attempts[max_attempts:]) + len(result.unfixed_findings) - len(shown_unfixed)
     if hidden_count:
         out.print()
         out.print(Text(f"and {format_count(hidden_count, 'more finding')} (-v)."))
@@ -109,7 +109,7 @@ def _print_attempt(out: Page, attempt: Attempt, *, verbose: bool, max_lines: int
     if verbose or attempt.status is not FixStatus.FIXED:
         _print_commands(out, attempt.commands, max_lines)
     result_text = {
-        FixStatus.FIXED: f"Done: {attempt.changes} file{'s' * (attempt.changes != 1)} changed.",
+        FixStatus.FIXED: f"Done: {attempt.changed_path_count} file{'s' * (attempt.changed_path_count != 1)} changed.",
         FixStatus.ROLLED_BACK: f"{attempt.detail} It was taken back.",
         FixStatus.FAILED: f"It failed and was taken back: {attempt.detail}",
         FixStatus.PLANNED: "",
@@ -118,7 +118,9 @@ def _print_attempt(out: Page, attempt: Attempt, *, verbose: bool, max_lines: int
         print_hanging(out, Text("          "), clean_line(result_text, limit=1000))
 
 
-def _print_unfixed(out: Page, unfixed: Unfixed, *, was_attempted: bool, verbose: bool, max_lines: int | None) -> None:
+def _print_unfixed(
+    out: Page, unfixed: UnfixedFinding, *, was_attempted: bool, verbose: bool, max_lines: int | None
+) -> None:
     """Print a finding that `fix` cannot fix, with the reason and its first remedy, or all if `verbose` is set.
 
     `was_attempted` says whether `fix` has tried its own remedies without success. They are then left out.
@@ -176,7 +178,7 @@ def _print_commands(out: Page, commands: Sequence[str], max_lines: int | None) -
 
 def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next: bool) -> None:
     """Print the verdict, and how to apply the plan or to undo the changes."""
-    after = result.after
+    after = result.report_after
     is_usable = after.verdict.gpu_usable
     mark, style = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("!", "yellow")}[is_usable]
     if is_plan:
@@ -190,7 +192,7 @@ def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next:
             print_hanging(out, Text(f"{mark} ", style=style), clean_line(after.verdict.headline, limit=1000))
         print_hanging(out, Text(""), clean_line(text, limit=1000), style="bold")
         if count and not asks_next:
-            fix_command = f"tfdoctor fix --python {shlex.quote(result.environment.python)}"
+            fix_command = f"tfdoctor fix --python {shlex.quote(result.environment.interpreter_path)}"
             out.print(Text("To have it done:"))
             print_commands(out, [fix_command], 4, style="bold", with_continuations=True)
         if count:
@@ -223,11 +225,11 @@ def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next:
         ):
             activate_command = (
                 f"conda activate {shlex.quote(environment.prefix)}"
-                if environment.kind == "conda"
+                if environment.activation_kind == "conda"
                 else f". {shlex.quote(f'{environment.prefix}/bin/activate')}"
             )
             _print_command(out, "New variables hold from the next activation on: ", activate_command)
-        undo_command = f"tfdoctor fix --undo --python {shlex.quote(environment.python)}"
+        undo_command = f"tfdoctor fix --undo --python {shlex.quote(environment.interpreter_path)}"
         _print_command(out, "To take all of it back: ", undo_command)
 
 
@@ -241,18 +243,18 @@ def _print_command(out: Page, text: str, command: str) -> None:
 def render_undo(prefix: str, result: UndoResult, *, width: int = 80, colour: bool = False) -> str:
     """Return what `fix --undo` reverted, as text."""
     out = Page(width, coloured=colour)
-    if not result.entries:
+    if not result.undone_steps:
         print_hanging(out, Text("– "), clean_line(f"fix has changed nothing in {prefix}."))
         return out.text
-    for entry in result.entries:
+    for entry in result.undone_steps:
         codes = ", ".join(entry.codes)
         text = clean_line(f"{entry.title} ({entry.changes} changed, {entry.when})", limit=600)
         print_hanging(out, Text(f"✓ {codes}  ", style="green"), text)
-    count = result.restored
+    count = result.restored_count
     print_hanging(
         out, Text(""), clean_line(f"{prefix} is as it was: {count} path{'s' * (count != 1)} restored.")
     )
-    for path in result.unrestored:
+    for path in result.unrestored_paths:
         print_hanging(
             out, Text("! ", style="yellow"), clean_line(f"left alone, because it was changed since: {path}")
         )
@@ -277,17 +279,17 @@ def make_fix_json(result: FixResult) -> dict[str, Any]:
                 "status": attempt.status.value,
                 "detail": attempt.detail,
                 "commands": list(attempt.commands),
-                "changes": attempt.changes,
+                "changes": attempt.changed_path_count,
             }
             for attempt in result.attempts
         ],
         "left": [
             {"why": unfixed.reason, "finding": make_finding_json(unfixed.finding)}
-            for unfixed in result.unfixed
+            for unfixed in result.unfixed_findings
         ],
-        "recovered": list(result.recovered),
+        "recovered": list(result.recovery_notes),
         "undone": None,
-        "check": make_report_json(result.after),
+        "check": make_report_json(result.report_after),
     }
 
 
@@ -308,10 +310,10 @@ def make_undo_json(prefix: str, result: UndoResult) -> dict[str, Any]:
                     "when": entry.when,
                     "changes": entry.changes,
                 }
-                for entry in result.entries
+                for entry in result.undone_steps
             ],
-            "restored": result.restored,
-            "kept": list(result.unrestored),
+            "restored": result.restored_count,
+            "kept": list(result.unrestored_paths),
         },
         "check": None,
     }

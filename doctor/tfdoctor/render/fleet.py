@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.causes.codes import FLEET
+from tfdoctor.causes.codes import FLEET_CODES
 from tfdoctor.findings import Severity
-from tfdoctor.fleet import join_hosts
-from tfdoctor.render.finding import SEVERITY_STATUS, format_mark
+from tfdoctor.fleet import format_host_names
+from tfdoctor.render.finding import STATUS_BY_SEVERITY, format_mark
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import Page, Text, count_columns, print_hanging, truncate_text
 from tfdoctor.report.diff.flatten import AREAS
@@ -17,7 +17,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.fleet import Fleet, FleetFinding, FleetHost, Group
+    from tfdoctor.fleet import Fleet, FleetFinding, FleetHost, HostGroup
     from tfdoctor.privacy.redactor import Redactor
 
 __all__ = ["COLUMNS", "format_cell", "format_state", "make_fleet_json", "redact_fleet", "render_fleet"]
@@ -44,16 +44,20 @@ DRIVER_KEY = ("driver", "NVIDIA driver")
 """The area and the name of the driver version."""
 
 
-def format_state(group_or_host: Group | FleetHost) -> str:
+def format_state(group_or_host: HostGroup | FleetHost) -> str:
     """Return the word for the state of a group or a host, such as "used"."""
-    return "unknown" if group_or_host.unknown else STATE_TEXTS[group_or_host.state]
+    return "unknown" if group_or_host.is_unknown else STATE_TEXTS[group_or_host.state]
 
 
 def render_fleet(fleet: Fleet, *, verbose: bool = False, width: int = 80, colour: bool = False) -> str:
     """Return the summary, the findings, and a grid that compares the groups of hosts."""
     out = Page(width, coloured=colour)
     worst_severity = max((finding.severity for finding in fleet.findings), default=None)
-    status_mark = format_mark(SEVERITY_STATUS[worst_severity]) if worst_severity is not None else Text("✓ ", style="green")
+    status_mark = (
+        format_mark(STATUS_BY_SEVERITY[worst_severity])
+        if worst_severity is not None
+        else Text("✓ ", style="green")
+    )
     print_hanging(out, status_mark, fleet.summary, style="bold")
     shown_findings = fleet.findings if verbose else fleet.findings[:MAX_FINDINGS]
     if shown_findings:
@@ -65,13 +69,15 @@ def render_fleet(fleet: Fleet, *, verbose: bool = False, width: int = 80, colour
     if fleet.groups:
         out.print()
         _print_grid(out, fleet.groups, verbose=verbose)
-        common_text = ", ".join(f"{word} {value}" for word, value in fleet.common)
+        common_text = ", ".join(f"{word} {value}" for word, value in fleet.common_values)
         out.print()
         print_hanging(out, Text("  1 has  "), clean_line(common_text, limit=600))
-    if fleet.aside:
-        is_plural = fleet.aside > 1
+    if fleet.ignored_file_count:
+        is_plural = fleet.ignored_file_count > 1
         out.print(
-            Text(f"  {fleet.aside} file{'s' * is_plural} of the folder {'are' if is_plural else 'is'} no result.")
+            Text(
+                f"  {fleet.ignored_file_count} file{'s' * is_plural} of the folder {'are' if is_plural else 'is'} no result."
+            )
         )
     return out.text
 
@@ -79,48 +85,47 @@ def render_fleet(fleet: Fleet, *, verbose: bool = False, width: int = 80, colour
 def redact_fleet(fleet: Fleet, redactor: Redactor) -> Fleet:
     """Return the result with secrets, users and addresses replaced. The host names are not redacted."""
     for group in fleet.groups:
-        for (area, _), values in group.differs.items():
+        for (area, _), values in group.differences.items():
             if area not in ("variables", "paths"):  # the others contain versions that look like addresses
                 redactor.learn_version(" ".join(values))
     texts = [
-        *(text for item in fleet.findings for text in (item.message, item.fix)),
-        *(item.why for item in fleet.hosts),
-        *(value for _, value in fleet.common),
-        *(text for group in fleet.groups for values in group.differs.values() for text in values),
+        *(text for item in fleet.findings for text in (item.message, item.remedy)),
+        *(item.failure_reason for item in fleet.hosts),
+        *(value for _, value in fleet.common_values),
+        *(text for group in fleet.groups for values in group.differences.values() for text in values),
     ]
     redacted = redactor.redact_texts(texts)
     return replace(
         fleet,
-        hosts=tuple(replace(item, why=redacted[item.why]) for item in fleet.hosts),
+        hosts=tuple(replace(item, failure_reason=redacted[item.failure_reason]) for item in fleet.hosts),
         groups=tuple(
             replace(
                 item,
-                differs={
+                differences={
                     key: (redacted[own_value], redacted[first_value])
-                    for key, (own_value, first_value) in item.differs.items()
+                    for key, (own_value, first_value) in item.differences.items()
                 },
             )
             for item in fleet.groups
         ),
         findings=tuple(
-            replace(item, message=redacted[item.message], fix=redacted[item.fix]) for item in fleet.findings
+            replace(item, message=redacted[item.message], remedy=redacted[item.remedy])
+            for item in fleet.findings
         ),
-        common=tuple((word, redacted[value]) for word, value in fleet.common),
+        common_values=tuple((word, redacted[value]) for word, value in fleet.common_values),
     )
 
 
 def _print_finding(out: Page, finding: FleetFinding, *, complete: bool) -> None:
-    host_names = ", ".join(finding.hosts) if complete else join_hosts(finding.hosts)
-    status_mark = Text("  ") + format_mark(SEVERITY_STATUS[finding.severity])
-    text = (
-        f"{clean_line(host_names, limit=4000)}: {clean_line(finding.message, limit=600)} [{FLEET[finding.name]}]"
-    )
+    host_names = ", ".join(finding.hosts) if complete else format_host_names(finding.hosts)
+    status_mark = Text("  ") + format_mark(STATUS_BY_SEVERITY[finding.severity])
+    text = f"{clean_line(host_names, limit=4000)}: {clean_line(finding.message, limit=600)} [{FLEET_CODES[finding.kind]}]"
     print_hanging(out, status_mark, text)
-    if finding.fix and (complete or finding.severity is Severity.ERROR):
-        print_hanging(out, Text("      Do    "), clean_line(finding.fix))
+    if finding.remedy and (complete or finding.severity is Severity.ERROR):
+        print_hanging(out, Text("      Do    "), clean_line(finding.remedy))
 
 
-def _print_grid(out: Page, groups: Sequence[Group], *, verbose: bool) -> None:
+def _print_grid(out: Page, groups: Sequence[HostGroup], *, verbose: bool) -> None:
     """Print a line for each group.
 
     The largest group comes first, followed by the groups whose GPUs TensorFlow does not use.
@@ -143,11 +148,13 @@ def _print_grid(out: Page, groups: Sequence[Group], *, verbose: bool) -> None:
         out.print(line + Text(f" {format_state(group):<8}{cells}"), wrap=False)
     hidden_group_count = len(groups) - len(shown_groups)
     if hidden_group_count > 0:
-        hidden_host_count = sum(len(group.hosts) for group in groups) - sum(len(group.hosts) for group in shown_groups)
+        hidden_host_count = sum(len(group.hosts) for group in groups) - sum(
+            len(group.hosts) for group in shown_groups
+        )
         out.print(Text(f"  {hidden_host_count:>6,}  in {hidden_group_count:,} more kinds: -v"))
 
 
-def _format_group(group: Group, domain: str) -> str:
+def _format_group(group: HostGroup, domain: str) -> str:
     return f"{group.number} {clean_line(group.hosts[0].removesuffix(domain), limit=60)}"
 
 
@@ -159,9 +166,9 @@ def _find_common_domain(host_names: Sequence[str]) -> str:
     return domains.pop() if len(domains) == 1 else ""
 
 
-def format_cell(group: Group, column: str) -> str:
+def format_cell(group: HostGroup, column: str) -> str:
     """Return "=" if the group has the same values as group 1 in a column, else "≠"."""
-    return "≠" if any(area in COLUMNS[column] for area, _ in group.differs) else "="
+    return "≠" if any(area in COLUMNS[column] for area, _ in group.differences) else "="
 
 
 def make_fleet_json(fleet: Fleet) -> dict[str, Any]:
@@ -175,9 +182,9 @@ def make_fleet_json(fleet: Fleet) -> dict[str, Any]:
                 "host": entry.name,
                 "status": entry.state,
                 "cause": entry.cause,
-                "seconds": entry.seconds,
-                "group": entry.group,
-                "why": entry.why,
+                "seconds": entry.duration_s,
+                "group": entry.group_number,
+                "why": entry.failure_reason,
             }
             for entry in fleet.hosts
         ],
@@ -188,33 +195,33 @@ def make_fleet_json(fleet: Fleet) -> dict[str, Any]:
                 "like": entry.hosts[0],
                 "status": entry.state,
                 "cause": entry.cause,
-                "cards": entry.cards,
+                "cards": entry.card_description,
                 "differs": _list_differences(entry),
             }
             for entry in fleet.groups
         ],
         "findings": [
             {
-                "code": FLEET[entry.name],
-                "name": entry.name,
+                "code": FLEET_CODES[entry.kind],
+                "name": entry.kind,
                 "severity": entry.severity.word,
                 "hosts": list(entry.hosts),
                 "message": entry.message,
-                "fix": entry.fix,
+                "fix": entry.remedy,
             }
             for entry in fleet.findings
         ],
-        "common": dict(fleet.common),
-        "files_left_aside": fleet.aside,
+        "common": dict(fleet.common_values),
+        "files_left_aside": fleet.ignored_file_count,
     }
 
 
-def _list_differences(group: Group) -> dict[str, str]:
+def _list_differences(group: HostGroup) -> dict[str, str]:
     """Return the values that differ from group 1, by name. Ambiguous names are preceded by their area."""
-    all_names = [name for _, name in group.differs]
+    all_names = [name for _, name in group.differences]
     value_by_label = {}
     for (area, name), (value, _) in sorted(
-        group.differs.items(), key=lambda item: _get_area_index(item[0][0])
+        group.differences.items(), key=lambda item: _get_area_index(item[0][0])
     ):
         label = "driver" if (area, name) == DRIVER_KEY else name
         value_by_label[f"{area}: {label}" if all_names.count(name) > 1 else label] = value

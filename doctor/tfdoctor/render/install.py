@@ -24,7 +24,7 @@ __all__ = [
     "make_install_json",
     "make_resolution_json",
     "render_dry_run",
-    "render_installed",
+    "render_installation",
 ]
 
 
@@ -73,7 +73,7 @@ def _print_steps(out: Page, commands: Sequence[tuple[str, Sequence[str]]], *, wi
             print_commands(out, [shlex.join(arguments)], 4, with_continuations=True)
 
 
-def render_installed(
+def render_installation(
     folder: str, report: Report, *, is_correct: bool, verbose: bool, width: int = 80, colour: bool = False
 ) -> str:
     """Return how to use and remove the environment, and the report on it.
@@ -114,11 +114,11 @@ def make_install_json(
     report: Report | None,
     notes: Sequence[str],
     resolution: dict[str, Any] | None,
-    room: Sequence[tuple[str, Sequence[str], int, int]] | None,
+    disk_space: Sequence[tuple[str, Sequence[str], int, int]] | None,
 ) -> dict[str, Any]:
     """Return the document that `tfdoctor install --json` prints.
 
-    `environment` is None if nothing was installed (--dry-run). `room` contains (folder, uses of the space, bytes needed,
+    `environment` is None if nothing was installed (--dry-run). `disk_space` contains (folder, uses of the space, bytes needed,
     bytes free) for each disk. It is None if the space was not checked.
     """
     return {
@@ -130,33 +130,35 @@ def make_install_json(
         "notes": list(notes),
         "resolution": resolution,
         "room": None
-        if room is None
+        if disk_space is None
         else [
             {"path": path, "for": list(contents), "needed_bytes": size, "free_bytes": free}
-            for path, contents, size, free in room
+            for path, contents, size, free in disk_space
         ],
     }
 
 
-def make_environment_json(folder: Path, installer: str, seconds: float, *, resumed: bool) -> dict[str, Any]:
-    """Return the JSON of the new environment. `resumed` means that an earlier installation was continued."""
+def make_environment_json(
+    folder: Path, installer: str, seconds: float, *, was_resumed: bool
+) -> dict[str, Any]:
+    """Return the JSON of the new environment. `was_resumed` means that an earlier installation was continued."""
     return {
         "path": str(folder),
         "python": str(folder / "bin" / "python"),
         "installer": installer,
         "seconds": round(seconds, 2),
-        "resumed": resumed,
+        "resumed": was_resumed,
     }
 
 
 def make_resolution_json(
-    changes: Sequence[tuple[str, str | None, str | None]], *, tried: bool, why: str | None
+    changes: Sequence[tuple[str, str | None, str | None]], *, was_attempted: bool, reason: str | None
 ) -> dict[str, Any]:
     """Return the JSON of the resolution of the user's requirements.
 
     `changes` contains (name, locked version, chosen version) for each package whose version is not the locked version.
-    The version None means that the package is not installed. `tried` says whether a resolution was attempted. If
-    nothing was resolved, `why` is the reason.
+    The version None means that the package is not installed. `was_attempted` says whether a resolution was attempted. If
+    nothing was resolved, `reason` is the reason.
     """
     rows = [{"name": name, "locked": locked, "chosen": chosen} for name, locked, chosen in changes]
-    return {"tried": tried, "why": why, "changes": rows}
+    return {"tried": was_attempted, "why": reason, "changes": rows}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.lint import LintProblem, LintResult
 
-__all__ = ["FORMATS", "make_lint_json", "render_lint"]
+__all__ = ["FORMATTERS", "make_lint_json", "render_lint"]
 
 _COLOUR_CODES = {Severity.ERROR: "31", Severity.WARNING: "33"}
 """The terminal code of the colour of each severity."""
@@ -32,9 +32,13 @@ def render_lint(result: LintResult, *, width: int = 80, colour: bool = False) ->
     """Return the location, the message and the source line of each problem, followed by a summary."""
     lines: list[str] = []
     for problem in result.problems:
-        code = f"\x1b[{_COLOUR_CODES.get(problem.severity, '33')}m{problem.code}\x1b[0m" if colour else problem.code
+        code = (
+            f"\x1b[{_COLOUR_CODES.get(problem.severity, '33')}m{problem.code}\x1b[0m"
+            if colour
+            else problem.code
+        )
         lines.append(
-            f"{_format_location(problem)}: {code} {problem.name}: {clean_line(problem.message, limit=1000)}"
+            f"{_format_location(problem)}: {code} {problem.kind_name}: {clean_line(problem.message, limit=1000)}"
         )
         source_part, caret_offset = _fit_line(problem, width)
         if source_part:
@@ -43,15 +47,15 @@ def render_lint(result: LintResult, *, width: int = 80, colour: bool = False) ->
             lines.append(f"  {' ' * len(line_number)} | {' ' * caret_offset}^")
         lines.append("")
     lines += [
-        f"{clean_line(unreadable.path)}: not judged as a whole: {clean_line(unreadable.message)}"
-        for unreadable in result.unreadable
+        f"{clean_line(unreadable.path)}: not judged as a whole: {clean_line(unreadable.reason)}"
+        for unreadable in result.unreadable_files
     ]
     lines.append(_summarize(result))
     return "\n".join(lines) + "\n"
 
 
 def _format_location(problem: LintProblem) -> str:
-    cell = f":cell {problem.cell}" if problem.cell is not None else ""
+    cell = f":cell {problem.cell_number}" if problem.cell_number is not None else ""
     return f"{clean_line(problem.path)}{cell}:{problem.line}:{problem.column}"
 
 
@@ -70,7 +74,7 @@ def _fit_line(problem: LintProblem, width: int) -> tuple[str, int]:
 
 def _summarize(result: LintResult) -> str:
     """Return a sentence with the numbers of files, problems and possible fixes."""
-    files_text = f"{result.files:,} file{'s' if result.files != 1 else ''}"
+    files_text = f"{result.file_count:,} file{'s' if result.file_count != 1 else ''}"
     if not result.problems:
         text = f"No problems found in {files_text}."
     else:
@@ -78,10 +82,12 @@ def _summarize(result: LintResult) -> str:
         text = f"{problem_count:,} finding{'s' if problem_count != 1 else ''} in {files_text}."
         safe_fix_count = sum(problem.fix is not None and problem.fix.is_safe for problem in result.problems)
         if safe_fix_count:
-            text += f" --fix corrects {safe_fix_count:,} of them." if problem_count > 1 else " --fix corrects it."
+            text += (
+                f" --fix corrects {safe_fix_count:,} of them." if problem_count > 1 else " --fix corrects it."
+            )
         text += f" What one means: tfdoctor explain {result.problems[0].code}"
-    if result.unreadable:
-        unreadable_count = len(result.unreadable)
+    if result.unreadable_files:
+        unreadable_count = len(result.unreadable_files)
         text += (
             f" {unreadable_count:,} could not be read completely."
             if result.problems == ()
@@ -94,14 +100,14 @@ def make_lint_json(result: LintResult) -> dict[str, Any]:
     """Return the document that `lint --json` prints."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "files": result.files,
+        "files": result.file_count,
         "findings": [
             {
                 "code": item.code,
-                "name": item.name,
+                "name": item.kind_name,
                 "severity": item.severity.name.lower(),
                 "path": item.path,
-                "cell": item.cell,
+                "cell": item.cell_number,
                 "line": item.line,
                 "column": item.column,
                 "message": item.message,
@@ -113,12 +119,12 @@ def make_lint_json(result: LintResult) -> dict[str, Any]:
                     "column": item.fix.column,
                     "end_line": item.fix.end_line,
                     "end_column": item.fix.end_column,
-                    "text": item.fix.text,
+                    "text": item.fix.new_text,
                 },
             }
             for item in result.problems
         ],
-        "unreadable": [{"path": item.path, "message": item.message} for item in result.unreadable],
+        "unreadable": [{"path": item.path, "message": item.reason} for item in result.unreadable_files],
     }
 
 
@@ -141,15 +147,15 @@ def _format_github(result: LintResult, **_options: Any) -> str:
     lines = []
     for problem in result.problems:
         location = f"file={_escape_property(problem.path)}"
-        if problem.cell is None:  # annotations cannot refer to lines of notebook cells
+        if problem.cell_number is None:  # annotations cannot refer to lines of notebook cells
             location += f",line={problem.line},col={problem.column}"
-        title = _escape_property(f"{problem.code} {problem.name}")
-        cell = f"cell {problem.cell}, line {problem.line}: " if problem.cell is not None else ""
+        title = _escape_property(f"{problem.code} {problem.kind_name}")
+        cell = f"cell {problem.cell_number}, line {problem.line}: " if problem.cell_number is not None else ""
         level = "error" if problem.severity is Severity.ERROR else "warning"
         lines.append(f"::{level} {location},title={title}::{_escape_message(cell + problem.message)}")
     lines += [
-        f"::warning file={_escape_property(unreadable.path)}::{_escape_message(unreadable.message)}"
-        for unreadable in result.unreadable
+        f"::warning file={_escape_property(unreadable.path)}::{_escape_message(unreadable.reason)}"
+        for unreadable in result.unreadable_files
     ]
     return "".join(f"{line}\n" for line in lines)
 
@@ -158,15 +164,17 @@ def _format_sarif(result: LintResult, **_options: Any) -> str:
     """Return the problems as SARIF 2.1.0."""
     import tfdoctor
 
-    name_by_code = {problem.code: problem.name for problem in result.problems}
+    name_by_code = {problem.code: problem.kind_name for problem in result.problems}
     results = []
     for problem in result.problems:
         region = (
             {"startLine": problem.line, "startColumn": problem.column}
-            if problem.cell is None
+            if problem.cell_number is None
             else {"startLine": 1}  # SARIF cannot refer to lines of notebook cells
         )
-        cell = f" (cell {problem.cell}, line {problem.line})" if problem.cell is not None else ""
+        cell = (
+            f" (cell {problem.cell_number}, line {problem.line})" if problem.cell_number is not None else ""
+        )
         results.append(
             {
                 "ruleId": problem.code,
@@ -175,7 +183,9 @@ def _format_sarif(result: LintResult, **_options: Any) -> str:
                 "locations": [
                     {
                         "physicalLocation": {
-                            "artifactLocation": {"uri": quote(os.fsencode(PurePath(problem.path).as_posix()))},
+                            "artifactLocation": {
+                                "uri": quote(os.fsencode(PurePath(problem.path).as_posix()))
+                            },
                             "region": region,
                         }
                     }
@@ -183,8 +193,8 @@ def _format_sarif(result: LintResult, **_options: Any) -> str:
             }
         )
     notes = [
-        {"level": "warning", "message": {"text": f"{unreadable.path}: {unreadable.message}"}}
-        for unreadable in result.unreadable
+        {"level": "warning", "message": {"text": f"{unreadable.path}: {unreadable.reason}"}}
+        for unreadable in result.unreadable_files
     ]
     driver = {
         "name": "tfdoctor",
@@ -217,7 +227,7 @@ def _format_junit(result: LintResult, **_options: Any) -> str:
         lines.append(
             f"<testcase classname={quote_attribute(problem.path)} "
             f"name={quote_attribute(f'{problem.code} {_format_location(problem)}')}>"
-            f"<failure type={quote_attribute(problem.name)} message={quote_attribute(problem.message)}>"
+            f"<failure type={quote_attribute(problem.kind_name)} message={quote_attribute(problem.message)}>"
             f"{escape_element(details)}</failure></testcase>"
         )
     if not problem_count:
@@ -225,7 +235,7 @@ def _format_junit(result: LintResult, **_options: Any) -> str:
     return "\n".join([*lines, "</testsuite>", "</testsuites>", ""])
 
 
-FORMATS: dict[str, Callable[..., str]] = {
+FORMATTERS: dict[str, Callable[..., str]] = {
     "text": render_lint,
     "json": _format_json,
     "github": _format_github,

@@ -49,17 +49,17 @@ def render_log(
     if not quiet:
         _print_devices(out, report)
         _print_processes(out, report)
-        if report.root is not None:
-            _print_explanation(out, report.root)
+        if report.root_finding is not None:
+            _print_explanation(out, report.root_finding)
         for finding in report.findings:
-            if finding is not report.root:
+            if finding is not report.root_finding:
                 _print_note(out, finding)
         _print_summary(out, report)
     return out.text
 
 
 def _print_devices(out: Page, report: LogReport) -> None:
-    for device in report.devices:
+    for device in report.registered_devices:
         print_hanging(out, Text("  GPU   "), format_device(device))
 
 
@@ -71,8 +71,8 @@ def _print_processes(out: Page, report: LogReport) -> None:
     for process in report.processes:
         mark, style, text = format_process(process)
         print_hanging(out, Text(f"      {mark} ", style=style), text)
-    if report.more_processes:
-        print_hanging(out, Text("        "), f"and {report.more_processes} more")
+    if report.extra_process_count:
+        print_hanging(out, Text("        "), f"and {report.extra_process_count} more")
 
 
 def _print_explanation(out: Page, finding: Finding) -> None:
@@ -99,8 +99,8 @@ def _print_note(out: Page, finding: Finding) -> None:
 def _print_summary(out: Page, report: LogReport) -> None:
     out.print()
     out.print(Text(describe_log(report)))
-    if report.root is not None:
-        out.print(Text("Read more: ") + Text(f"tfdoctor explain {report.root.code}"), wrap=False)
+    if report.root_finding is not None:
+        out.print(Text("Read more: ") + Text(f"tfdoctor explain {report.root_finding.code}"), wrap=False)
 
 
 # ---------------------------------------------------------------- JSON
@@ -114,30 +114,30 @@ def make_log_json(report: LogReport) -> dict[str, Any]:
         "tensorflow_version": report.tensorflow_version,
         "era": report.era,
         "gpu_registered": report.gpu_registered,
-        "devices": [_make_device_json(device) for device in report.devices],
-        "missing_libraries": list(report.missing_libraries),
-        "benign": list(report.benign),
+        "devices": [_make_device_json(device) for device in report.registered_devices],
+        "missing_libraries": list(report.missing_sonames),
+        "benign": list(report.benign_codes),
         "verdict": {
             "cause": report.cause.value,
             "summary": report.summary,
-            "undecided": [cause.value for cause in report.undecided],
+            "undecided": [cause.value for cause in report.other_causes],
         },
         "findings": [make_finding_json(finding) for finding in report.findings],
-        "lines": report.lines,
-        "bytes": report.bytes,
+        "lines": report.line_count,
+        "bytes": report.byte_count,
         "processes": [
             {
                 "label": process.label,
                 "framework": process.framework,
-                "line": process.line,
+                "line": process.first_line,
                 "gpu_registered": process.gpu_registered,
                 "cause": process.cause.value if process.cause is not None else None,
                 "summary": process.summary,
-                "devices": [_make_device_json(device) for device in process.devices],
+                "devices": [_make_device_json(device) for device in process.registered_devices],
             }
             for process in report.processes
         ],
-        "more_processes": report.more_processes,
+        "more_processes": report.extra_process_count,
     }
 
 

@@ -73,8 +73,10 @@ def _change_report(report: LogReport, change: Callable[[str], str]) -> LogReport
         report,
         summary=change_line(report.summary),
         tensorflow_version=report.tensorflow_version and change_line(report.tensorflow_version),
-        missing_libraries=tuple(change_line(name) for name in report.missing_libraries),
-        devices=tuple(replace(device, name=change_line(device.name)) for device in report.devices),
+        missing_sonames=tuple(change_line(name) for name in report.missing_sonames),
+        registered_devices=tuple(
+            replace(device, name=change_line(device.name)) for device in report.registered_devices
+        ),
         processes=tuple(
             replace(process, label=change_line(process.label), summary=change_line(process.summary))
             for process in report.processes
@@ -105,9 +107,9 @@ def _format_report(report: LogReport) -> str:
         ("TensorFlow", escape_prose(version)),
         ("GPU registered", registered_text),
     ]
-    if report.missing_libraries:
-        rows.append(("missing", ", ".join(format_code_span(name) for name in report.missing_libraries)))
-    for device in report.devices:
+    if report.missing_sonames:
+        rows.append(("missing", ", ".join(format_code_span(name) for name in report.missing_sonames)))
+    for device in report.registered_devices:
         capability = f" ({device.compute_capability})" if device.compute_capability else ""
         rows.append((f"GPU {device.index}", f"{escape_prose(device.name)}{capability}"))
     lines = [
@@ -125,12 +127,12 @@ def _format_report(report: LogReport) -> str:
                     (escape_prose(process.label), cause, escape_prose(process.summary, MAX_TEXT_CHARS))
                 )
             )
-        hidden_process_count = len(report.processes) - MAX_PROCESSES + report.more_processes
+        hidden_process_count = len(report.processes) - MAX_PROCESSES + report.extra_process_count
         if hidden_process_count > 0:
             lines.append(format_table_row((f"and {hidden_process_count} more", "", "")))
     for finding in report.findings:
         lines += ["", *_format_finding(finding)]
-    lines += ["", f"<sub>tfdoctor {__version__} diagnose, {report.lines} lines</sub>", ""]
+    lines += ["", f"<sub>tfdoctor {__version__} diagnose, {report.line_count} lines</sub>", ""]
     return "\n".join(lines)
 
 

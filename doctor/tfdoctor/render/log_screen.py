@@ -39,11 +39,11 @@ __all__ = ["describe_log", "format_device", "format_process", "print_log_verdict
 
 MESSAGE_PREFIX = re.compile(r"^.{0,60}?(?:[\w./\\-]{1,200}\.(?:cc|h|cpp|cu|py|mm):\d{1,6}\] )")
 """Matches the time stamp and the source location before a message, up to "dso_loader.cc:64] "."""
-NO_SUCH_FILE = re.compile(
+NO_SUCH_FILE_SUFFIX = re.compile(
     r"; dlerror: {0,3}[\w.+-]{1,100}: cannot open shared object file: No such file or directory"
 )
 """Matches the end of a message about a library that was not found."""
-SEARCH_PATH = re.compile(r"[;,] {0,3}(LD_L\w{1,10}_PATH): {0,3}(.*)$")
+SEARCH_PATH_SUFFIX = re.compile(r"[;,] {0,3}(LD_L\w{1,10}_PATH): {0,3}(.*)$")
 """Matches the name and the value of LD_LIBRARY_PATH at the end of a message about a missing library."""
 NOTE_LABELS = {HARMLESS: "Harmless", MISLEADING: "Easily misread"}
 """The label of a note, by the code of its finding."""
@@ -74,7 +74,7 @@ def _print_report(out: Page, report: LogReport, level: int) -> None:
     Level 0 shortens least. Each higher level leaves out more of the less important text. In tuples with six items, the
     item of the level is the largest number of processes, lines or remedies.
     """
-    root = report.root
+    root = report.root_finding
     print_log_verdict(out, report)
     _print_devices(out, report, 3 - min(level, 2))
     _print_processes(out, report, (6, 5, 4, 2, 2, 1)[level])
@@ -115,9 +115,9 @@ def print_log_verdict(out: Page, report: LogReport, *, complete: bool = False) -
     mark, style = "✗", "bold red"
     if report.cause is Cause.HEALTHY:
         mark, style = "✓", "green"
-    elif report.root is None or report.root.severity < Severity.ERROR:
+    elif report.root_finding is None or report.root_finding.severity < Severity.ERROR:
         mark, style = "!", "yellow"
-    code = f" [{report.root.code}]" if report.root is not None else ""
+    code = f" [{report.root_finding.code}]" if report.root_finding is not None else ""
     text = clean_line(report.headline, limit=1000)
     text = text if complete else shorten_text(text, out.width - 2, 3 if out.width >= MIN_WIDE_COLUMNS else 6)
     print_hanging(out, Text(f"{mark} ", style=style), f"{text}{code}", style="bold")
@@ -147,7 +147,7 @@ def format_process(process: LogProcess) -> tuple[str, str, str]:
 
 def describe_log(report: LogReport) -> str:
     """Return a sentence with the number of lines and the TensorFlow version of a log."""
-    parts = [f"{format_count(report.lines, 'line')} read"]
+    parts = [f"{format_count(report.line_count, 'line')} read"]
     if report.tensorflow_version:
         parts.append(f"TensorFlow {report.tensorflow_version}")
     elif report.era:
@@ -156,13 +156,15 @@ def describe_log(report: LogReport) -> str:
 
 
 def _print_devices(out: Page, report: LogReport, max_devices: int) -> None:
-    for device in report.devices[:max_devices]:
+    for device in report.registered_devices[:max_devices]:
         text = f"GPU {format_device(device)}"
         if count_columns(text) > out.width - 2:  # the bus ID is the least important part
             text = text.removesuffix(f", {device.pci_bus_id}")
         print_hanging(out, Text("  "), text)
-    if len(report.devices) > max_devices:
-        out.print(Text(f"  and {format_count(len(report.devices) - max_devices, 'more GPU')} (-v)"))
+    if len(report.registered_devices) > max_devices:
+        out.print(
+            Text(f"  and {format_count(len(report.registered_devices) - max_devices, 'more GPU')} (-v)")
+        )
 
 
 def _print_processes(out: Page, report: LogReport, max_processes: int) -> None:
@@ -173,9 +175,11 @@ def _print_processes(out: Page, report: LogReport, max_processes: int) -> None:
     for process in report.processes[:max_processes]:
         mark, style, text = format_process(process)
         print_hanging(out, Text(f"  {mark} ", style=style), text)
-    hidden_process_count = len(report.processes) - max_processes + report.more_processes
+    hidden_process_count = len(report.processes) - max_processes + report.extra_process_count
     if hidden_process_count > 0:
-        out.print(Text(f"    and {format_count(hidden_process_count, 'more process', 'more processes')} (-v)"))
+        out.print(
+            Text(f"    and {format_count(hidden_process_count, 'more process', 'more processes')} (-v)")
+        )
 
 
 def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, screen_lines: int) -> None:
@@ -189,11 +193,11 @@ def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, 
     line_count = 0
     for item in evidence:
         text = MESSAGE_PREFIX.sub("", clean_line(item.text, limit=4000))
-        match = SEARCH_PATH.search(text)
+        match = SEARCH_PATH_SUFFIX.search(text)
         if match is not None:
             variable_by_path.setdefault(match[2], match[1])
             text = text[: match.start()]
-        text = NO_SUCH_FILE.sub(": no such file", text)
+        text = NO_SUCH_FILE_SUFFIX.sub(": no such file", text)
         if line_count < max_lines:
             number_label = f"  {item.line or '':>{number_width}} │ "
             columns = max(out.width - len(number_label), 12)
@@ -213,17 +217,24 @@ def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, 
             print_hanging(out, label, f"{variable} was empty")
             continue
         folder_text = join_words(
-            [*folders[:MAX_FOLDERS], *([f"{len(folders) - MAX_FOLDERS} more"] if len(folders) > MAX_FOLDERS else [])]
+            [
+                *folders[:MAX_FOLDERS],
+                *([f"{len(folders) - MAX_FOLDERS} more"] if len(folders) > MAX_FOLDERS else []),
+            ]
         )
         print_hanging(
-            out, label, shorten_text(f"searched by {variable}: {folder_text}", max(out.width - len(label), 12), 2)
+            out,
+            label,
+            shorten_text(f"searched by {variable}: {folder_text}", max(out.width - len(label), 12), 2),
         )
 
 
 def _print_remedy(out: Page, remedy: Remedy, label: str, *, is_main: bool) -> None:
     """Print a remedy. `is_main` says whether it is the first remedy with commands, which most users follow."""
     print_labelled(out, label, shorten_text(capitalize_remedy(remedy.text), out.width - LABEL_COLUMNS, 2))
-    print_commands(out, remedy.commands, LABEL_COLUMNS, style="bold" if is_main else "", with_continuations=True)
+    print_commands(
+        out, remedy.commands, LABEL_COLUMNS, style="bold" if is_main else "", with_continuations=True
+    )
     if is_main and (undo_text := describe_undo_with_root_note(remedy)):
         print_labelled(out, "", undo_text)
     if is_main and needs_root(remedy):
@@ -231,9 +242,9 @@ def _print_remedy(out: Page, remedy: Remedy, label: str, *, is_main: bool) -> No
 
 
 def _print_footer(out: Page, report: LogReport, max_remedies: int) -> None:
-    root = report.root
+    root = report.root_finding
     hidden_remedy_count = len(root.remedies) - max_remedies if root is not None else 0
     hidden_parts = [format_count(hidden_remedy_count, "other way")] if hidden_remedy_count > 0 else []
-    out.print(Text(describe_log(report) if report.bytes else "The log is empty."))
+    out.print(Text(describe_log(report) if report.byte_count else "The log is empty."))
     explain_commands = [(f"tfdoctor explain {root.code}", "")] if root is not None else []
     print_more_commands(out, "More", [*explain_commands, ("-v", join_words([*hidden_parts, "all evidence"]))])

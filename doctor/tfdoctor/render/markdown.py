@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "escape_prose",
+    "escape_table_cell",
     "fence_lines",
     "format_code_span",
     "format_table_header",
     "format_table_row",
-    "keep_markdown",
 ]
 
 _SPECIAL = str.maketrans(
@@ -55,7 +55,7 @@ def format_table_header(columns: Sequence[str]) -> list[str]:
     return [format_table_row(columns), f"|{'---|' * len(columns)}"]
 
 
-def keep_markdown(text: str) -> str:
+def escape_table_cell(text: str) -> str:
     """Escape a text for a table cell, except for its Markdown.
 
     Use it only for text from tfdoctor's own data.

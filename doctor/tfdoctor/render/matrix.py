@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Gpu, Problem
     from tfdoctor.fit.matrix import MatrixGroup, MatrixRow
     from tfdoctor.plan.overview import Overview
-    from tfdoctor.plan.release_sheet import Sheet
+    from tfdoctor.plan.release_sheet import ReleaseSheet
 
 MIN_TABLE_COLUMNS = 70
 """Below this width in columns, an entry is a paragraph instead of a table row."""
@@ -79,7 +79,7 @@ Each level leaves out more than the one before it.
 """
 
 
-def make_matrix_json(rows: Sequence[MatrixRow], as_of: str, sheet: Sheet | None) -> dict[str, Any]:
+def make_matrix_json(rows: Sequence[MatrixRow], as_of: str, sheet: ReleaseSheet | None) -> dict[str, Any]:
     """Return the document that `matrix --json` prints.
 
     `sheet` is the data sheet if one release was requested, so that its installation is added. It is None if several
@@ -113,43 +113,43 @@ def render_rows(
     *,
     as_of: str,
     note: str = "",
-    windows: bool = False,
-    newest: bool = False,
+    for_windows: bool = False,
+    only_newest: bool = False,
     width: int = 80,
     colour: bool = False,
 ) -> str:
     """Return the rows as a table, newest first. Consecutive releases with equal values share a line.
 
-    `windows` selects the values for Windows instead of Linux. With `newest`, the table contains only the newest rows, as
+    `for_windows` selects the values for Windows instead of Linux. With `only_newest`, the table contains only the newest rows, as
     many as fit on one screen, followed by the command that lists the older rows.
     """
     out = make_console(width, coloured=colour)
     groups = group_rows(rows)
-    gpu_groups = [group for group in groups if _has_gpu(group, windows)]
-    other_groups = [group for group in groups if not _has_gpu(group, windows)]
-    older_groups = gpu_groups[MAX_TABLE_ROWS:] if newest else []
+    gpu_groups = [group for group in groups if _has_gpu(group, for_windows)]
+    other_groups = [group for group in groups if not _has_gpu(group, for_windows)]
+    older_groups = gpu_groups[MAX_TABLE_ROWS:] if only_newest else []
     if older_groups:
         gpu_groups, other_groups = gpu_groups[:MAX_TABLE_ROWS], []
-    gpu_requested = any(row.code is not None for row in rows)
+    gpu_requested = any(row.code_kind is not None for row in rows)
     if note:
         out.print(Text(note))
         out.print()
     if gpu_groups:
         if width < MIN_TABLE_COLUMNS:
-            _print_paragraphs(out, gpu_groups, gpu_requested=gpu_requested, windows=windows)
+            _print_paragraphs(out, gpu_groups, gpu_requested=gpu_requested, windows=for_windows)
         else:
             out.print(
                 _make_table(
                     gpu_groups,
                     gpu_requested=gpu_requested,
-                    windows=windows,
+                    windows=for_windows,
                     wide=width >= MIN_WIDE_TABLE_COLUMNS,
                 )
             )
     if other_groups:
         if gpu_groups:
             out.print()
-        system_text = " on Windows" if windows else ""
+        system_text = " on Windows" if for_windows else ""
         heading = Text(f"Without GPU code{system_text}: ", style="bold")
         out.print(heading.append_text(Text(_format_packages(other_groups), style="")))
     out.print()
@@ -168,16 +168,16 @@ def render_rows(
 
 
 def render_overview(
-    minors: Sequence[Overview], *, releases: int, as_of: str, width: int = 80, colour: bool = False
+    minors: Sequence[Overview], *, release_count: int, as_of: str, width: int = 80, colour: bool = False
 ) -> str:
     """Return a table of the minor releases on one screen, newest first.
 
-    The oldest are left out until the text fits. `releases` is the total number of releases.
+    The oldest are left out until the text fits. `release_count` is the total number of releases.
     """
     out = Page(width, coloured=colour)
     shown_minors = list(minors)
     while True:
-        _print_minors(out, shown_minors, minors, releases, as_of)
+        _print_minors(out, shown_minors, minors, release_count, as_of)
         if out.height <= SCREEN_LINES or len(shown_minors) <= MIN_LISTED_MINORS:
             return out.text
         shown_minors.pop()
@@ -191,7 +191,7 @@ def _print_minors(
     header = ("TensorFlow", "Python", "CUDA", "cuDNN", "driver", "cards", "get it")
     rows = [
         (
-            f"{minor.span}{' !' if minor.marked else ''}",
+            f"{minor.span}{' !' if minor.has_known_problem else ''}",
             minor.python,
             minor.cuda,
             minor.cudnn,
@@ -220,7 +220,7 @@ def _print_minors(
         Line("cards: "),
         "with machine code" + (f"; newer ones: {', '.join(used_entries)}" if used_entries else ""),
     )
-    if any(minor.marked for minor in shown_minors):
+    if any(minor.has_known_problem for minor in shown_minors):
         print_hanging(
             out, Line("! "), "something is known to be wrong: tfdoctor matrix --tf VERSION tells it"
         )
@@ -228,7 +228,7 @@ def _print_minors(
         out, Line("get it: "), "tfdoctor install --tf VERSION, or tfdoctor build --tf VERSION (an image)"
     )
     print_hanging(out, Line("Your card: "), 'tfdoctor matrix --gpu "RTX 3060"')
-    oldest_minor = minors[-1].oldest if minors else ""
+    oldest_minor = minors[-1].oldest_minor if minors else ""
     print_hanging(
         out,
         Line(""),
@@ -268,15 +268,15 @@ def _list_columns(gpu_requested: bool, wide: bool) -> list[str]:
 
 
 def _has_gpu(group: MatrixGroup, windows: bool) -> bool:
-    release = group.first.release
+    release = group.newest_row.release
     return bool(release.windows_gpu) if windows else release.gpu
 
 
 def _get_system_values(row: MatrixRow, windows: bool) -> tuple[str, str]:
     """Return the Python versions and the lowest driver for Windows or Linux."""
     if windows:
-        return format_python_ranges(row.release.windows_pythons), row.driver_windows or "?"
-    return format_python_ranges(row.release.linux_pythons), row.driver_linux or "?"
+        return format_python_ranges(row.release.windows_pythons), row.min_windows_driver or "?"
+    return format_python_ranges(row.release.linux_pythons), row.min_linux_driver or "?"
 
 
 def _make_table(groups: Sequence[MatrixGroup], *, gpu_requested: bool, windows: bool, wide: bool) -> Table:
@@ -285,7 +285,7 @@ def _make_table(groups: Sequence[MatrixGroup], *, gpu_requested: bool, windows: 
         table.add_column(name, no_wrap=name != "GPUs", header_style="bold")
     table.show_header = True
     for group in groups:
-        row = group.first
+        row = group.newest_row
         release = row.release
         pythons, driver = _get_system_values(row, windows)
         cells = [
@@ -298,7 +298,7 @@ def _make_table(groups: Sequence[MatrixGroup], *, gpu_requested: bool, windows: 
         if wide or not gpu_requested:
             cells.append(_format_gpus(group) if wide else _format_gpu_range(group))
         if gpu_requested:
-            cells.append(CODE_TEXTS[row.code or "unknown"])
+            cells.append(CODE_TEXTS[row.code_kind or "unknown"])
         if wide:
             cells.insert(1, " / ".join(_shorten_package(name) for name in group.packages))
             cells += ["" if windows else release.glibc or "?", _count_errors(row)]
@@ -310,7 +310,7 @@ def _print_paragraphs(
     out: Console, groups: Sequence[MatrixGroup], *, gpu_requested: bool, windows: bool
 ) -> None:
     for group in groups:
-        row = group.first
+        row = group.newest_row
         release = row.release
         pythons, driver = _get_system_values(row, windows)
         out.print(Text(_format_versions(group, with_suffix=True), style="bold"))
@@ -322,7 +322,7 @@ def _print_paragraphs(
             f"GPUs {_format_gpus(group)}",
         ]
         if gpu_requested:
-            parts.append(f"your GPU: {CODE_TEXTS[row.code or 'unknown']}")
+            parts.append(f"your GPU: {CODE_TEXTS[row.code_kind or 'unknown']}")
         out.print(Padding(Text(", ".join(parts)), (0, 0, 0, 2)))
 
 
@@ -335,7 +335,7 @@ def _print_legend(out: Console, groups: Sequence[MatrixGroup], *, gpu_requested:
         lines.append("+ newer cards work too, after compiling PTX on first use")
     if any(mark.endswith("*") for mark in marks):
         lines.append("* newer cards fail in part: some PTX is for one architecture only")
-    if any(has_known_error(group.first) for group in groups):
+    if any(has_known_error(group.newest_row) for group in groups):
         lines.append("! known to be wrong with its libraries, its packaging or some cards")
     if gpu_requested:
         lines.append("your GPU: slow first start = compiled at the first use; in part = some kernels fail")
@@ -356,7 +356,7 @@ def _format_versions(group: MatrixGroup, *, with_suffix: bool) -> str:
 
     With `with_suffix`, "-gpu" is added if they exist only as tensorflow-gpu.
     """
-    mark = " !" if has_known_error(group.first) else ""
+    mark = " !" if has_known_error(group.newest_row) else ""
     is_only_gpu = with_suffix and group.packages == ("tensorflow-gpu",)
     return f"{_format_span(group)}{' -gpu' if is_only_gpu else ''}{mark}"
 
@@ -372,7 +372,7 @@ def _shorten_package(package: str) -> str:
 
 
 def _format_gpus(group: MatrixGroup) -> str:
-    release = group.first.release
+    release = group.newest_row.release
     if not release.cubin:
         return "?"
     suffix = "*" if release.ptx_arch_specific else "+" if release.ptx else ""
@@ -393,29 +393,29 @@ def _count_errors(row: MatrixRow) -> str:
 # ---------------------------------------------------------------- one release
 
 
-def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, colour: bool = False) -> str:
+def render_sheet(
+    sheet: ReleaseSheet, *, as_of: str, note: str = "", width: int = 80, colour: bool = False
+) -> str:
     """Return the complete data sheet of a release, at most `width` columns wide. Commands are not wrapped."""
     out = make_console(min(width, MAX_PROSE_COLUMNS), coloured=colour)
-    release = sheet.row.release
+    release = sheet.main_row.release
     out.print(Text(f"{release.package} {release.version}", style="bold").append(_describe_sheet(sheet)))
     for other_row in sheet.other_rows:
-        out.print(Text(_describe_other(sheet.row, other_row)))
+        out.print(Text(_describe_other(sheet.main_row, other_row)))
     if note:
         out.print(Text(note))
-    if sheet.row.code is not None:
-        out.print(Text(_describe_code(sheet.row)))
+    if sheet.main_row.code_kind is not None:
+        out.print(Text(_describe_code(sheet.main_row)))
     _print_heading(out, "What it needs")
     widest = max(len(name) for name, _ in sheet.requirements)
     for name, text in sheet.requirements:
         _print_entry(out, Text(name.ljust(widest + 2)), text)
     _print_heading(out, "What has gone wrong with it")
-    if not sheet.row.problems:
+    if not sheet.main_row.problems:
         out.print(Text("Nothing is known."))
-    for problem in _sort_problems(sheet.row.problems):
+    for problem in _sort_problems(sheet.main_row.problems):
         styled_mark, _ = MARKS[problem.severity]
-        _print_entry(
-            out, styled_mark + Text(f"{get_problem_code(problem)}  ", style="bold"), problem.title
-        )
+        _print_entry(out, styled_mark + Text(f"{get_problem_code(problem)}  ", style="bold"), problem.title)
         for line in _iter_details(problem):
             _print_entry(out, Text("          "), line)
     _print_heading(out, "How to install it")
@@ -431,7 +431,7 @@ def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, c
 
 
 def render_sheet_screen(
-    sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, colour: bool = False
+    sheet: ReleaseSheet, *, as_of: str, note: str = "", width: int = 80, colour: bool = False
 ) -> str:
     """Return the sheet on one screen: requirements, titles of known problems and one way to install.
 
@@ -442,13 +442,19 @@ def render_sheet_screen(
             out = Page(width, coloured=colour)
             _print_sheet(out, sheet, note, remedy_index, max_problems, max_lines, names)
             out.print()
-            hidden_problem_count = len(sheet.row.problems) - min(max_problems, len(_list_main_problems(sheet)))
-            hidden_parts = [format_count(hidden_problem_count, "other problem")] if hidden_problem_count else []
-            hidden_parts += [format_count(len(sheet.remedies) - 1, "other way")] if len(sheet.remedies) > 1 else []
+            hidden_problem_count = len(sheet.main_row.problems) - min(
+                max_problems, len(_list_main_problems(sheet))
+            )
+            hidden_parts = (
+                [format_count(hidden_problem_count, "other problem")] if hidden_problem_count else []
+            )
+            hidden_parts += (
+                [format_count(len(sheet.remedies) - 1, "other way")] if len(sheet.remedies) > 1 else []
+            )
             more_text = join_words([*hidden_parts, "all that it needs"])
             out.print(Line(f"As of {as_of}."))
             print_more_commands(
-                out, "More", [(f"tfdoctor matrix --tf {sheet.row.release.version} --all", more_text)]
+                out, "More", [(f"tfdoctor matrix --tf {sheet.main_row.release.version} --all", more_text)]
             )
             if out.height <= SCREEN_LINES:
                 return out.text
@@ -456,16 +462,22 @@ def render_sheet_screen(
 
 
 def _print_sheet(
-    out: Page, sheet: Sheet, note: str, remedy_index: int, max_problems: int, max_lines: int, names: Sequence[str]
+    out: Page,
+    sheet: ReleaseSheet,
+    note: str,
+    remedy_index: int,
+    max_problems: int,
+    max_lines: int,
+    names: Sequence[str],
 ) -> None:
     """Print the sheet with one way to install the release: the remedy with the index `remedy_index`.
 
     `names` are the requirements to print, each in at most `max_lines` lines. `max_problems` is the largest number of
     known problems.
     """
-    release, requirements = sheet.row.release, dict(sheet.requirements)
+    release, requirements = sheet.main_row.release, dict(sheet.requirements)
     print_hanging(out, Line(f"{release.package} {release.version}", style="bold"), _describe_sheet(sheet))
-    for text in (note, _describe_code(sheet.row) if sheet.row.code is not None else ""):
+    for text in (note, _describe_code(sheet.main_row) if sheet.main_row.code_kind is not None else ""):
         if text:
             print_hanging(out, Line(""), text)
     out.print()
@@ -498,16 +510,16 @@ def _print_sheet(
         print_commands(out, commands, 4, style="bold", with_continuations=True)
 
 
-def _list_main_problems(sheet: Sheet) -> list[Problem]:
+def _list_main_problems(sheet: ReleaseSheet) -> list[Problem]:
     """Return the errors and warnings, the most serious first.
 
     If a GPU was requested, problems with conditions on the compute capability come before the others.
     """
-    problems = [problem for problem in _sort_problems(sheet.row.problems) if problem.severity != "info"]
+    problems = [problem for problem in _sort_problems(sheet.main_row.problems) if problem.severity != "info"]
     return sorted(
         problems,
         key=lambda problem: (
-            sheet.row.code is None or "compute capability" not in describe_conditions(problem)
+            sheet.main_row.code_kind is None or "compute capability" not in describe_conditions(problem)
         ),
     )
 
@@ -535,9 +547,9 @@ def _print_entry(out: Console, label: Text, text: str) -> None:
     out.print(table)
 
 
-def _describe_sheet(sheet: Sheet) -> str:
-    release = sheet.row.release
-    parts = [f"released {release.released}", "for GPUs" if release.gpu else "without GPU code"]
+def _describe_sheet(sheet: ReleaseSheet) -> str:
+    release = sheet.main_row.release
+    parts = [f"released {release.release_date}", "for GPUs" if release.gpu else "without GPU code"]
     if release.yanked:
         parts.append("withdrawn from the index")
     return f" · {' · '.join(parts)}"
@@ -558,7 +570,7 @@ def _describe_code(row: MatrixRow) -> str:
         "unknown": "Whether it has code for this card is not known.",
         "none": "It has no code for this card.",
     }
-    return meanings[row.code or "unknown"]
+    return meanings[row.code_kind or "unknown"]
 
 
 def _sort_problems(problems: Iterable[Problem]) -> list[Problem]:
@@ -573,8 +585,8 @@ def _iter_details(problem: Problem) -> Iterable[str]:
     yield f"Do: {problem.remedy}"
 
 
-def _describe_evidence(sheet: Sheet) -> str:
-    release = sheet.row.release
+def _describe_evidence(sheet: ReleaseSheet) -> str:
+    release = sheet.main_row.release
     if release.evidence == "measured":
         return "Read from the wheel itself."
     if release.inferred_from:
@@ -601,7 +613,7 @@ def render_markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
     )
     lines = markdown.format_table_header(header)
     for group in group_rows(rows):
-        row = group.first
+        row = group.newest_row
         release = row.release
         problems = ", ".join(problem.id for problem in row.problems if problem.severity == "error")
         cells = (
@@ -610,34 +622,34 @@ def render_markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
             format_python_ranges(release.linux_pythons),
             (release.cuda or "?") if release.gpu else "none",
             (release.cudnn or "?") if release.gpu else "none",
-            (row.driver_linux or "?") if release.gpu else "",
+            (row.min_linux_driver or "?") if release.gpu else "",
             ", ".join(release.cubin),
             ", ".join((*release.ptx, *release.ptx_arch_specific)),
             release.glibc or "?",
             problems,
         )
         lines.append(markdown.format_table_row(cells))
-    return (f"{markdown.keep_markdown(note)}\n\n" if note else "") + "\n".join(lines) + "\n"
+    return (f"{markdown.escape_table_cell(note)}\n\n" if note else "") + "\n".join(lines) + "\n"
 
 
-def render_markdown_sheet(sheet: Sheet, *, as_of: str, note: str = "") -> str:
+def render_markdown_sheet(sheet: ReleaseSheet, *, as_of: str, note: str = "") -> str:
     """Return the sheet as Markdown."""
-    release = sheet.row.release
+    release = sheet.main_row.release
     lines = [f"# {release.package} {release.version}", "", _describe_sheet(sheet).removeprefix(" · ") + "."]
-    lines += [_describe_other(sheet.row, other_row) for other_row in sheet.other_rows]
+    lines += [_describe_other(sheet.main_row, other_row) for other_row in sheet.other_rows]
     if note:
-        lines.append(markdown.keep_markdown(note))
-    if sheet.row.code is not None:
-        lines.append(_describe_code(sheet.row))
+        lines.append(markdown.escape_table_cell(note))
+    if sheet.main_row.code_kind is not None:
+        lines.append(_describe_code(sheet.main_row))
     lines += ["", "## What it needs", ""]
-    lines += [f"* **{name}**: {markdown.keep_markdown(text)}" for name, text in sheet.requirements]
+    lines += [f"* **{name}**: {markdown.escape_table_cell(text)}" for name, text in sheet.requirements]
     lines += ["", "## What has gone wrong with it", ""]
-    for problem in _sort_problems(sheet.row.problems):
+    for problem in _sort_problems(sheet.main_row.problems):
         lines.append(
-            f"* **{get_problem_code(problem)} {markdown.keep_markdown(problem.title)}.** "
-            f"{markdown.keep_markdown(' '.join(_iter_details(problem)))}"
+            f"* **{get_problem_code(problem)} {markdown.escape_table_cell(problem.title)}.** "
+            f"{markdown.escape_table_cell(' '.join(_iter_details(problem)))}"
         )
-    if not sheet.row.problems:
+    if not sheet.main_row.problems:
         lines.append("Nothing is known.")
     lines += ["", "## How to install it", ""]
     for remedy in sheet.remedies:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import __version__
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Status
-from tfdoctor.render.finding import MARKS, SEVERITY_STATUS, capitalize_remedy
+from tfdoctor.render.finding import MARKS, STATUS_BY_SEVERITY, capitalize_remedy
 from tfdoctor.render.paragraphs import shorten_text
 from tfdoctor.render.screen import UNDO_NOTE
 from tfdoctor.text import clean_line
@@ -19,7 +19,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfdoctor.environment.models import Offer
+    from tfdoctor.environment.models import FixOffer
     from tfdoctor.findings import Finding, Report
 
 __all__ = ["make_report_html"]
@@ -42,12 +42,12 @@ MAX_COLUMNS = 100
 """The number of lines, and their width in columns, to which the explanation is shortened."""
 
 
-def make_report_html(report: Report, *, fix: Offer | None = None, notes: Sequence[str] = ()) -> str:
+def make_report_html(report: Report, *, offer: FixOffer | None = None, notes: Sequence[str] = ()) -> str:
     """Return the verdict, its reason, the remedy and the areas as HTML, followed by the notes."""
-    return "".join(('<div style="line-height:1.4">', *_render_parts(report, fix, notes), "</div>"))
+    return "".join(('<div style="line-height:1.4">', *_render_parts(report, offer, notes), "</div>"))
 
 
-def _render_parts(report: Report, fix: Offer | None, notes: Sequence[str]) -> Iterator[str]:
+def _render_parts(report: Report, fix: FixOffer | None, notes: Sequence[str]) -> Iterator[str]:
     """Yield the HTML elements of the report."""
     is_usable, main_finding = report.verdict.gpu_usable, report.main_finding
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[is_usable]
@@ -55,7 +55,7 @@ def _render_parts(report: Report, fix: Offer | None, notes: Sequence[str]) -> It
     yield f"<p>{_render_mark(status)} <b>{_escape_text(report.verdict.headline)}</b>{code}</p>"
     if main_finding is not None:
         if main_finding is not report.root_finding:
-            mark = _render_mark(SEVERITY_STATUS[main_finding.severity])
+            mark = _render_mark(STATUS_BY_SEVERITY[main_finding.severity])
             yield f"<p>{mark} {_escape_text(main_finding.title)} [{main_finding.code}]</p>"
         explanation = clean_line(main_finding.explanation, limit=3000)
         yield f"<p>{_escape_text(shorten_text(explanation, MAX_COLUMNS, MAX_LINES))}</p>"
@@ -64,7 +64,9 @@ def _render_parts(report: Report, fix: Offer | None, notes: Sequence[str]) -> It
     for area in report.areas:
         other_findings = [finding for finding in area.findings if finding is not main_finding]
         suffix = f": {other_findings[0].title} [{other_findings[0].code}]" if other_findings else ""
-        if area.findings and not other_findings and not area.explains_status:  # only the main finding, shown above
+        if (
+            area.findings and not other_findings and not area.explains_status
+        ):  # only the main finding, shown above
             suffix = f": {area.findings[0].short_title}"
         yield (
             f'<tr style="background:none"><td style="{CELL_STYLE}">{_render_mark(area.status)}</td>'
@@ -77,7 +79,7 @@ def _render_parts(report: Report, fix: Offer | None, notes: Sequence[str]) -> It
     yield f'<p style="opacity:.75">{_escape_text(_format_footer(report, main_finding))}</p>'
 
 
-def _render_remedy(main_finding: Finding, fix: Offer | None) -> Iterator[str]:
+def _render_remedy(main_finding: Finding, fix: FixOffer | None) -> Iterator[str]:
     """Yield the HTML of the remedy: the `fix` command if that fixes the finding, else the first remedy."""
     if fix is not None and any(finding is main_finding for finding in fix.findings):
         yield f"<p>Fix it, in a terminal: {_escape_text(UNDO_NOTE)}</p>{_render_commands([fix.command])}"
@@ -95,7 +97,11 @@ def _format_footer(report: Report, main_finding: Finding | None) -> str:
     parts += [f"{python.executable} (Python {python.version})"] if python is not None else []
     parts += [f"{sum(counts.values())} checks, {counts['found']} found something"]
     parts += [f"{not_run_count} could not be run"] if not_run_count else []
-    parts += [f"more: %tfdoctor explain {main_finding.code}, %tfdoctor check -v"] if main_finding is not None else []
+    parts += (
+        [f"more: %tfdoctor explain {main_finding.code}, %tfdoctor check -v"]
+        if main_finding is not None
+        else []
+    )
     return " · ".join(parts)
 
 

@@ -192,7 +192,8 @@ def format_commands(commands: Iterable[str], indent: int = 10, width: int | None
         yield from (f"{'':{indent}}{line}" for lines in lines_of_commands for line in lines)
         return
     final_indent = min(
-        (_compute_indent(lines[0], indent, width) for lines in lines_of_commands if len(lines) == 1), default=indent
+        (_compute_indent(lines[0], indent, width) for lines in lines_of_commands if len(lines) == 1),
+        default=indent,
     )
     for lines in lines_of_commands:
         parts = _break_command(lines[0], width - final_indent) if len(lines) == 1 else lines

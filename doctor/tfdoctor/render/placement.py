@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity
 from tfdoctor.placement.analysis import format_operations
-from tfdoctor.placement.models import OTHER_OPERATIONS, find_kind
-from tfdoctor.render.finding import SEVERITY_STATUS, format_mark, make_finding_json, print_remedy
+from tfdoctor.placement.models import OTHER_OPERATIONS, get_device_kind
+from tfdoctor.render.finding import STATUS_BY_SEVERITY, format_mark, make_finding_json, print_remedy
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import Page, Text, count_columns, print_hanging
 from tfdoctor.text import clean_line, join_words
@@ -20,7 +20,7 @@ __all__ = ["make_placement_json", "make_placement_svg", "render_placement"]
 
 MAX_TABLE_ROWS, MIN_TABLE_ROWS = 10, 3
 """The largest number of operations in the table without -v, and the smallest if the text above it is long."""
-MAX_SCREEN_LINES = 24
+MAX_OUTPUT_LINES = 24
 """The largest number of lines that the text should have without -v."""
 MAX_LISTED_DEVICES = 8
 """The largest number of devices that are listed without -v."""
@@ -39,9 +39,13 @@ def render_placement(
 ) -> str:
     """Return the summary, the findings, and the operations on each device."""
     out = Page(width, coloured=colour)
-    data = placement.found
+    data = placement.data
     worst_severity = max((finding.severity for finding in placement.findings), default=None)
-    status_mark = format_mark(SEVERITY_STATUS[worst_severity]) if worst_severity is not None else Text("✓ ", style="green")
+    status_mark = (
+        format_mark(STATUS_BY_SEVERITY[worst_severity])
+        if worst_severity is not None
+        else Text("✓ ", style="green")
+    )
     print_hanging(out, status_mark, placement.summary)
     for finding in placement.findings:
         out.print()
@@ -59,14 +63,14 @@ def render_placement(
             )
     if data.devices:
         out.print()
-        count_by_device = data.totals
+        count_by_device = data.count_by_device
         for device in data.devices[: None if verbose else MAX_LISTED_DEVICES]:
             print_hanging(out, Text("  "), _format_device(device, count_by_device.get(device.device, 0)))
         if not verbose and len(data.devices) > MAX_LISTED_DEVICES:
             out.print(Text(f"  and {len(data.devices) - MAX_LISTED_DEVICES} more: -v"))
     _print_table(out, data, verbose=verbose)
-    if data.calls:
-        total_calls = sum(call.count for call in data.calls)
+    if data.call_counts:
+        total_calls = sum(call.count for call in data.call_counts)
         out.print()
         print_hanging(
             out,
@@ -74,10 +78,10 @@ def render_placement(
             f"Beside these, {total_calls:,} call{'s' if total_calls != 1 else ''} of functions, which hold operations.",
         )
     out.print()
-    out.print(Text(f"{data.lines:,} line{'s' if data.lines != 1 else ''} read."))
+    out.print(Text(f"{data.line_count:,} line{'s' if data.line_count != 1 else ''} read."))
     for sentence in _describe_omissions(data):
         print_hanging(out, Text(""), sentence)
-    if data.forgotten:
+    if data.has_forgotten_nodes:
         print_hanging(out, Text(""), "There are so many nodes that one printed twice may count twice.")
     return out.text
 
@@ -85,13 +89,13 @@ def render_placement(
 def _describe_omissions(data: PlacementData) -> list[str]:
     """Return sentences about operations that were only counted together, or not counted at all."""
     sentences = []
-    if data.count_others:
+    if data.other_op_count:
         sentences.append(
-            f"Too many kinds of operations: {format_operations(data.count_others)} of further kinds "
+            f"Too many kinds of operations: {format_operations(data.other_op_count)} of further kinds "
             f"are counted as {OTHER_OPERATIONS}."
         )
-    if data.left_out:
-        omitted_text = join_words([f"{count:,} {name}" for name, count in data.left_out])
+    if data.omitted_counts:
+        omitted_text = join_words([f"{count:,} {name}" for name, count in data.omitted_counts])
         sentences.append(f"There are too many different ones: not counted are {omitted_text}.")
     return sentences
 
@@ -114,12 +118,12 @@ def _print_table(out: Page, data: PlacementData, *, verbose: bool) -> None:
 
     If the table would be too wide, print a list of devices for each operation instead.
     """
-    if not data.ops:
+    if not data.op_counts:
         return
     devices, counts = _group_by_operation(data)
     ops = list(counts)
     # Leave space for the lines below the table.
-    free_lines = MAX_SCREEN_LINES - out.text.count("\n") - (8 if data.calls else 6)
+    free_lines = MAX_OUTPUT_LINES - out.text.count("\n") - (8 if data.call_counts else 6)
     shown_ops = ops if verbose else ops[: max(min(MAX_TABLE_ROWS, free_lines), MIN_TABLE_ROWS)]
     headers = [_shorten_device(device) for device in devices]
     column_widths = [max(count_columns(header), 7) for header in headers]
@@ -134,7 +138,9 @@ def _print_table(out: Page, data: PlacementData, *, verbose: bool) -> None:
     else:
         free_columns = out.width - 4 - sum(column_widths) - 2 * len(column_widths)
         name_width = min(free_columns, max(map(count_columns, ("Operation", *shown_ops))))
-        header_cells = "".join(f"  {header:>{width}}" for header, width in zip(headers, column_widths, strict=True))
+        header_cells = "".join(
+            f"  {header:>{width}}" for header, width in zip(headers, column_widths, strict=True)
+        )
         out.print(Text(f"  {'Operation':{name_width}}{header_cells}", style="bold"), wrap=False)
         for op in shown_ops:
             label = op if count_columns(op) <= name_width else f"…{op[1 - name_width :]}"
@@ -153,9 +159,9 @@ def _group_by_operation(data: PlacementData) -> tuple[list[str], dict[str, dict[
     The most frequent operation comes first.
     """
     counts: dict[str, dict[str, int]] = {}
-    for entry in data.ops:
+    for entry in data.op_counts:
         counts.setdefault(clean_line(entry.op, limit=200), {})[entry.device] = entry.count
-    devices = sorted(data.totals, key=lambda device: (find_kind(device) == "CPU", device))
+    devices = sorted(data.count_by_device, key=lambda device: (get_device_kind(device) == "CPU", device))
     return devices, {op: counts[op] for op in sorted(counts, key=lambda op: (-sum(counts[op].values()), op))}
 
 
@@ -166,10 +172,10 @@ def _shorten_device(device: str) -> str:
 
 def make_placement_json(placement: Placement) -> dict[str, Any]:
     """Return the document that `placement --json` prints."""
-    data = placement.found
+    data = placement.data
     return {
         "schema_version": SCHEMA_VERSION,
-        "file": placement.name,
+        "file": placement.file_name,
         "api": data.api,
         "summary": placement.summary,
         "devices": [
@@ -183,54 +189,57 @@ def make_placement_json(placement: Placement) -> dict[str, Any]:
             }
             for item in data.devices
         ],
-        "ops": [{"op": entry.op, "device": entry.device, "count": entry.count} for entry in data.ops],
-        "totals": data.totals,
-        "unused": list(data.unused),
+        "ops": [{"op": entry.op, "device": entry.device, "count": entry.count} for entry in data.op_counts],
+        "totals": data.count_by_device,
+        "unused": list(data.unused_devices),
         "refused": [
             {
                 "op": item.op,
-                "node": item.node,
-                "wanted": item.wanted,
+                "node": item.node_name,
+                "wanted": item.requested_device,
                 "reason": item.reason,
                 "line": item.line,
             }
-            for item in data.refused
+            for item in data.refusals
         ],
         "calls": [
-            {"function": entry.op, "device": entry.device, "count": entry.count} for entry in data.calls
+            {"function": entry.op, "device": entry.device, "count": entry.count} for entry in data.call_counts
         ],
         "copies": [
-            {"op": item.op, "from": item.before, "to": item.device, "count": item.count}
+            {"op": item.op, "from": item.source, "to": item.target, "count": item.count}
             for item in data.copies
         ],
         "device_changes": [
-            {"from": item.before, "to": item.device, "count": item.count} for item in data.changes
+            {"from": item.previous_device, "to": item.device, "count": item.count}
+            for item in data.device_changes
         ],
         "kernels": _make_kernels_json(placement),
-        "between_gpu_ops": [{"op": op, "count": count} for op, count in data.between],
+        "between_gpu_ops": [{"op": op, "count": count} for op, count in data.cpu_ops_between_gpu_ops],
         "findings": [make_finding_json(finding) for finding in placement.findings],
-        "left_out": dict(data.left_out),
-        "lines": data.lines,
-        "bytes": data.bytes,
+        "left_out": dict(data.omitted_counts),
+        "lines": data.line_count,
+        "bytes": data.byte_count,
     }
 
 
 def _make_kernels_json(placement: Placement) -> dict[str, Any] | None:
-    cpu_operations = placement.on_cpu
+    cpu_operations = placement.cpu_operations
     if cpu_operations is None:
         return None
     return {
-        "release": cpu_operations.release,
-        "no_gpu_kernel": [{"op": kernel.op, "count": kernel.count} for kernel in cpu_operations.none],
+        "release": cpu_operations.release_range_text,
+        "no_gpu_kernel": [
+            {"op": kernel.op, "count": kernel.count} for kernel in cpu_operations.without_gpu_kernel
+        ],
         "fewer_types": [
             {
                 "op": kernel.op,
                 "count": kernel.count,
                 "attribute": kernel.attribute,
-                "gpu": list(kernel.types),
-                "cpu_only": list(kernel.missing),
+                "gpu": list(kernel.gpu_types),
+                "cpu_only": list(kernel.cpu_only_types),
             }
-            for kernel in cpu_operations.fewer
+            for kernel in cpu_operations.with_fewer_gpu_types
         ],
     }
 
@@ -243,8 +252,8 @@ def make_placement_svg(placement: Placement) -> str:
 
     All text from the log is escaped.
     """
-    data = placement.found
-    count_by_device = data.totals
+    data = placement.data
+    count_by_device = data.count_by_device
     devices, counts = _group_by_operation(data)
     ops = list(counts)
     shown_ops = ops[:MAX_CHART_ROWS]
@@ -257,7 +266,9 @@ def make_placement_svg(placement: Placement) -> str:
     for index, device in enumerate(devices[:MAX_LEGEND_DEVICES]):
         x, y = 16 + 250 * (index % 3), top + 20 * (index // 3)
         label = f"{clean_line(device, limit=60)}: {count_by_device[device]:,}"
-        elements.append(f'<rect x="{x}" y="{y - 11}" width="12" height="12" fill="{colour_by_device[device]}"/>')
+        elements.append(
+            f'<rect x="{x}" y="{y - 11}" width="12" height="12" fill="{colour_by_device[device]}"/>'
+        )
         elements.append(f'<text x="{x + 18}" y="{y}">{escape(label)}</text>')
     top += 20 * (-(-min(len(devices), MAX_LEGEND_DEVICES) // 3)) + 16  # division rounded up
     for index, op in enumerate(shown_ops):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.findings import Remedy
     from tfdoctor.fit import Caveat, Host, Reason
-    from tfdoctor.plan import Option, Part, Recommendation, Rejected, Request
+    from tfdoctor.plan import Component, Option, Recommendation, Rejection, Request
 
 __all__ = [
     "format_bytes",
@@ -57,8 +57,8 @@ def render_recommendation(
         out = Page(width, coloured=colour)
         print_hanging(out, Text(""), _describe_host(recommendation.host))
         out.print()
-        if recommendation.without_gpu is not None and recommendation.conflict is None:
-            _print_cpu_option(out, recommendation.without_gpu, "✓ ")
+        if recommendation.cpu_remedy is not None and recommendation.conflict is None:
+            _print_cpu_option(out, recommendation.cpu_remedy, "✓ ")
         if recommendation.conflict is not None:
             _print_conflict(out, recommendation, max_items, max_lines, verbose=verbose)
         elif verbose:
@@ -112,12 +112,16 @@ def _print_table(out: Page, options: Sequence[Option], max_lines: int, *, is_for
     The commands are those of the best option and of the best option with the other method.
     """
     caveats = list(
-        dict.fromkeys(caveat for option in options for caveat in _list_caveats(option, is_for_any_gpu=is_for_any_gpu))
+        dict.fromkeys(
+            caveat for option in options for caveat in _list_caveats(option, is_for_any_gpu=is_for_any_gpu)
+        )
     )
     rows = [("TensorFlow", "Python", "CUDA", "cuDNN", "how", "size", "but" if caveats else "")]
     for option in options:
-        numbers = [str(caveats.index(caveat) + 1) for caveat in _list_caveats(option, is_for_any_gpu=is_for_any_gpu)]
-        size = format_bytes(option.size) if option.size is not None else "?"
+        numbers = [
+            str(caveats.index(caveat) + 1) for caveat in _list_caveats(option, is_for_any_gpu=is_for_any_gpu)
+        ]
+        size = format_bytes(option.size_bytes) if option.size_bytes is not None else "?"
         # The table has only the major and minor versions.
         cuda, cudnn = (".".join(text.split(".")[:2]) for text in (option.cuda, option.cudnn or ""))
         rows.append(
@@ -168,7 +172,9 @@ def _print_command(out: Page, name: str, option: Option, *, style: str = "") -> 
         out.print(label + Text(line[COMMAND_LABEL_COLUMNS:] if len(label) else line, style=style), wrap=False)
 
 
-def _print_brief_option(out: Page, option: Option, index: int, max_lines: int, *, is_for_any_gpu: bool) -> None:
+def _print_brief_option(
+    out: Page, option: Option, index: int, max_lines: int, *, is_for_any_gpu: bool
+) -> None:
     """Print an option with its commands and caveats and, if it is the first option, its contents.
 
     `max_lines` is the largest number of lines of a caveat.
@@ -185,8 +191,10 @@ def _print_brief_option(out: Page, option: Option, index: int, max_lines: int, *
 
 def _print_newest_rejection(out: Page, recommendation: Recommendation) -> None:
     """Print why the newest rejected release does not work, unless an option has the same release."""
-    newest_rejection = next(iter(recommendation.rejected), None)
-    if newest_rejection is None or any(option.tensorflow == newest_rejection.tensorflow for option in recommendation.options):
+    newest_rejection = next(iter(recommendation.rejections), None)
+    if newest_rejection is None or any(
+        option.tensorflow == newest_rejection.tensorflow for option in recommendation.options
+    ):
         return
     text = _format_rejection(newest_rejection)
     print_hanging(
@@ -197,7 +205,7 @@ def _print_newest_rejection(out: Page, recommendation: Recommendation) -> None:
     out.print()
 
 
-def _format_rejection(rejection: Rejected) -> str:
+def _format_rejection(rejection: Rejection) -> str:
     """Return the first two reasons of a rejection on one line."""
     texts = [reason.text for reason in rejection.reasons[:2]]
     return "; ".join([*(text.removesuffix(".") for text in texts[:-1]), *texts[-1:]])
@@ -206,8 +214,8 @@ def _format_rejection(rejection: Rejected) -> str:
 def _print_footer(out: Page, recommendation: Recommendation, max_options: int) -> None:
     hidden_option_count = len(recommendation.options) - max_options
     parts = [format_count(hidden_option_count, "other way")] if hidden_option_count > 0 else []
-    if recommendation.rejected:
-        parts.append(f"why {len(recommendation.rejected)} others do not fit")
+    if recommendation.rejections:
+        parts.append(f"why {len(recommendation.rejections)} others do not fit")
     print_more_commands(out, "More", [("-v", join_words(parts or ["all parts"]))])
 
 
@@ -222,20 +230,20 @@ def print_option(out: Page, option: Option, *, complete: bool) -> None:
         print_hanging(
             out, Text("  But   "), shorten_text(clean_line(caveat.text, limit=1000), out.width - 8, 1)
         )
-    parts_by_size = sorted(option.parts, key=lambda part: -(part.bytes or 0))
-    sized_parts = [part for part in parts_by_size if part.bytes is not None]
+    parts_by_size = sorted(option.components, key=lambda part: -(part.size_bytes or 0))
+    sized_parts = [part for part in parts_by_size if part.size_bytes is not None]
     for part in sized_parts[:MAX_PARTS]:
-        out.print(Text(f"  {format_bytes(part.bytes or 0):>9}  {clean_line(part.name)}"))
+        out.print(Text(f"  {format_bytes(part.size_bytes or 0):>9}  {clean_line(part.name)}"))
     if len(sized_parts) > MAX_PARTS:
         other_parts = sized_parts[MAX_PARTS:]
-        total = format_bytes(sum(part.bytes or 0 for part in other_parts))
+        total = format_bytes(sum(part.size_bytes or 0 for part in other_parts))
         out.print(Text(f"  {total:>9}  {format_count(len(other_parts), 'other part')}"))
-    parts_without_size = [part for part in parts_by_size if part.bytes is None]
+    parts_without_size = [part for part in parts_by_size if part.size_bytes is None]
     for part in parts_without_size:
-        if part.download is not None:
-            download_text = f"{clean_line(part.name)}: {format_bytes(part.download)} to download"
+        if part.download_bytes is not None:
+            download_text = f"{clean_line(part.name)}: {format_bytes(part.download_bytes)} to download"
             print_hanging(out, Text(f"  {'?':>9}  "), download_text)
-    names = join_words([clean_line(part.name) for part in parts_without_size if part.download is None])
+    names = join_words([clean_line(part.name) for part in parts_without_size if part.download_bytes is None])
     if names:
         print_hanging(
             out, Text(f"  {'?':>9}  "), shorten_text(f"{names}: size not known", max(out.width - 13, 12), 2)
@@ -274,13 +282,13 @@ def _print_option(out: Page, option: Option, index: int, *, with_commands: bool 
         print_hanging(out, Text("  Why   "), clean_line(reason, limit=1000))
     for caveat in option.caveats:
         print_hanging(out, Text("  But   "), clean_line(caveat.text, limit=1000))
-    _print_parts(out, option.parts)
+    _print_parts(out, option.components)
     print_commands(out, option.commands if with_commands else ())
 
 
 def _describe_contents(option: Option) -> str:
     cudnn = f", cuDNN {option.cudnn}" if option.cudnn else ""
-    size = f"; about {format_bytes(option.size)}" if option.size is not None else ""
+    size = f"; about {format_bytes(option.size_bytes)}" if option.size_bytes is not None else ""
     return f"CUDA {option.cuda}{cudnn}{size}"
 
 
@@ -298,10 +306,10 @@ def _print_title(out: Page, option: Option, index: int) -> None:
     )
 
 
-def _print_parts(out: Page, parts: Sequence[Part]) -> None:
-    for part in sorted(parts, key=lambda part: -(part.bytes or 0)):
-        size = format_bytes(part.bytes) if part.bytes is not None else "?"
-        print_hanging(out, Text(f"  {size:>9}  "), clean_line(f"{part.name}: {part.why}"))
+def _print_parts(out: Page, parts: Sequence[Component]) -> None:
+    for part in sorted(parts, key=lambda part: -(part.size_bytes or 0)):
+        size = format_bytes(part.size_bytes) if part.size_bytes is not None else "?"
+        print_hanging(out, Text(f"  {size:>9}  "), clean_line(f"{part.name}: {part.purpose}"))
 
 
 def format_bytes(count: int) -> str:
@@ -350,12 +358,12 @@ def _print_conflict(
         text = f"{build.text}. tfdoctor has not run it: {'; '.join(build.sources)}"
         print_hanging(out, Text("  Else  ", style="bold"), clean_line(text, limit=1000))
         print_commands(out, (build.command,), 8, with_continuations=not verbose)
-    if recommendation.without_gpu is not None:
+    if recommendation.cpu_remedy is not None:
         out.print()
-        _print_cpu_option(out, recommendation.without_gpu, "  ")
+        _print_cpu_option(out, recommendation.cpu_remedy, "  ")
     hidden_reason_count = len(reasons) - len(shown_reasons)
     if hidden_reason_count > 0 and not verbose:
-        if recommendation.without_gpu is None:
+        if recommendation.cpu_remedy is None:
             out.print()
         print_more_commands(out, "More", [("-v", format_count(hidden_reason_count, "other reason"))])
 
@@ -365,8 +373,8 @@ def _select_reasons(recommendation: Recommendation) -> list[Reason]:
 
     If no version was requested, these are the reasons against the newest release, else one reason for each cause.
     """
-    if recommendation.request.tensorflow is None and recommendation.rejected:
-        return list(recommendation.rejected[0].reasons)
+    if recommendation.request.tensorflow is None and recommendation.rejections:
+        return list(recommendation.rejections[0].reasons)
     reasons_by_cause: dict[Cause, Reason] = {}
     for reason in recommendation.conflict.reasons if recommendation.conflict is not None else ():
         reasons_by_cause.setdefault(reason.cause, reason)
@@ -375,10 +383,10 @@ def _select_reasons(recommendation: Recommendation) -> list[Reason]:
 
 def _print_rejected(out: Page, recommendation: Recommendation) -> None:
     """Print the reasons why other releases and recipes were rejected, unless the result is a conflict."""
-    if recommendation.conflict is not None or not recommendation.rejected:
+    if recommendation.conflict is not None or not recommendation.rejections:
         return
-    rejections_by_reason: dict[tuple[str, str], list[Rejected]] = {}
-    for rejection in recommendation.rejected:
+    rejections_by_reason: dict[tuple[str, str], list[Rejection]] = {}
+    for rejection in recommendation.rejections:
         text = _format_rejection(rejection)
         rejections_by_reason.setdefault((rejection.recipe.value, text), []).append(rejection)
     out.print()
@@ -412,7 +420,7 @@ def make_recommendation_json(recommendation: Recommendation) -> dict[str, Any]:
                 "tensorflow": item.tensorflow,
                 "reasons": [_make_reason_json(reason) for reason in item.reasons],
             }
-            for item in recommendation.rejected
+            for item in recommendation.rejections
         ],
         "conflict": None
         if recommendation.conflict is None
@@ -428,8 +436,8 @@ def make_recommendation_json(recommendation: Recommendation) -> dict[str, Any]:
             ],
         },
         "without_gpu": None
-        if recommendation.without_gpu is None
-        else {"text": recommendation.without_gpu.text, "commands": list(recommendation.without_gpu.commands)},
+        if recommendation.cpu_remedy is None
+        else {"text": recommendation.cpu_remedy.text, "commands": list(recommendation.cpu_remedy.commands)},
     }
 
 
@@ -444,9 +452,11 @@ def make_option_json(option: Option, rank: int) -> dict[str, Any]:
         "cuda": option.cuda,
         "cudnn": option.cudnn,
         "base_image": option.base.reference if option.base is not None else None,
-        "packages": list(option.packages),
-        "size_bytes": option.size,
-        "parts": [{"name": part.name, "bytes": part.bytes, "why": part.why} for part in option.parts],
+        "packages": list(option.pinned_requirements),
+        "size_bytes": option.size_bytes,
+        "parts": [
+            {"name": part.name, "bytes": part.size_bytes, "why": part.purpose} for part in option.components
+        ],
         "commands": list(option.commands),
         "reasons": list(option.reasons),
         "caveats": [_make_caveat_json(caveat) for caveat in option.caveats],

@@ -29,7 +29,7 @@ class _QuietProgress(Progress):
     def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
 
-    def failed(self, step: str, lines: Sequence[str]) -> None:
+    def report_failure(self, step: str, lines: Sequence[str]) -> None:
         self._mark_failed(step)
         self.close()
         if self._verbose or not lines:  # with `verbose`, the lines were printed already
@@ -52,16 +52,16 @@ class _QuietProgress(Progress):
 class _LineProgress(_QuietProgress):
     """A display that prints a line for each stage and step and, if `verbose` is set, all output."""
 
-    def stage(self, text: str) -> None:
+    def begin_stage(self, text: str) -> None:
         self._write_line(clean_line(text))
 
-    def step(self, number: int, total: int, text: str) -> None:
+    def begin_step(self, number: int, total: int, text: str) -> None:
         self._write_line(f"  [{number}/{total}] {clean_line(text, limit=100)}")
 
-    def cached(self) -> None:
+    def report_cached(self) -> None:
         self._write_line("        from the cache")
 
-    def line(self, text: str) -> None:
+    def report_line(self, text: str) -> None:
         if self._verbose:
             self._write_line(f"        {clean_line(text)}")
 
@@ -85,25 +85,25 @@ class _AnimatedProgress(_LineProgress):
         self._layers: dict[str, tuple[int, int]] = {}
         self._last_update = 0.0
 
-    def stage(self, text: str) -> None:
-        self.done()
+    def begin_stage(self, text: str) -> None:
+        self.end_step()
         self._print(clean_line(text), "bold")
 
-    def step(self, number: int, total: int, text: str) -> None:
-        self.done()
+    def begin_step(self, number: int, total: int, text: str) -> None:
+        self.end_step()
         self._step, self._start_time = f"[{number}/{total}] {clean_line(text, limit=80)}", time.monotonic()
         self._is_cached, self._layers = False, {}
         self._draw("")
 
-    def cached(self) -> None:
+    def report_cached(self) -> None:
         self._is_cached = True
 
-    def line(self, text: str) -> None:
+    def report_line(self, text: str) -> None:
         if self._verbose:
             self._print(f"        {clean_line(text)}", "")
         self._draw(clean_line(text))
 
-    def layer(self, name: str, text: str, current: int | None, size: int | None) -> None:
+    def report_layer(self, name: str, text: str, current: int | None, size: int | None) -> None:
         if name and size:
             self._layers[name] = (current or 0, size)
         bytes_done = sum(current for current, _ in self._layers.values())
@@ -111,7 +111,7 @@ class _AnimatedProgress(_LineProgress):
         size_text = f"  {bytes_done / 1e6:.0f} of {bytes_total / 1e6:.0f} MB" if bytes_total else ""
         self._draw(f"{text}{size_text}")
 
-    def done(self) -> None:
+    def end_step(self) -> None:
         if self._step:
             status = "cached" if self._is_cached else f"{time.monotonic() - self._start_time:.0f} s"
             self._finish_step(f"  ✓ {self._step}  {status}", "")
@@ -141,7 +141,9 @@ class _AnimatedProgress(_LineProgress):
         from rich.text import Text
 
         now = time.monotonic()
-        if now - self._last_update < REDRAW_INTERVAL_S and detail:  # a new step has no detail and is drawn at once
+        if (
+            now - self._last_update < REDRAW_INTERVAL_S and detail
+        ):  # a new step has no detail and is drawn at once
             return
         self._last_update = now
         seconds = int(now - self._start_time)

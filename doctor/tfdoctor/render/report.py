@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
 from tfdoctor.findings import OutcomeKind, Status
-from tfdoctor.render.finding import SEVERITY_STATUS, format_mark, make_finding_json, print_explanation
+from tfdoctor.render.finding import STATUS_BY_SEVERITY, format_mark, make_finding_json, print_explanation
 from tfdoctor.render.json import SCHEMA_VERSION, to_json
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
 from tfdoctor.render.screen import NAME_COLUMNS, UNDO_NOTE, print_heading, print_verdict, render_screen
@@ -19,7 +19,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     import enum
 
-    from tfdoctor.environment.models import Offer
+    from tfdoctor.environment.models import FixOffer
     from tfdoctor.findings import Observation, Prediction, Report
 
 __all__ = ["make_report_json", "render_report"]
@@ -32,17 +32,17 @@ def render_report(
     quiet: bool = False,
     width: int = 80,
     colour: bool = False,
-    fix: Offer | None = None,
+    offer: FixOffer | None = None,
     check_command: str = "tfdoctor check",
 ) -> str:
     """Return the report as text, at most `width` columns wide.
 
-    The text is shortened to one screen, but `verbose` prints everything and `quiet` only the verdict. `fix` is the
+    The text is shortened to one screen, but `verbose` prints everything and `quiet` only the verdict. `offer` is the
     offer to fix the environment, and `check_command` the command that made the report. Commands can be copied: they are
     not wrapped, but on one screen they may be continued with backslashes.
     """
     if not (verbose or quiet):
-        return render_screen(report, fix=fix, check_command=check_command, width=width, colour=colour)
+        return render_screen(report, offer=offer, check_command=check_command, width=width, colour=colour)
     out = Page(width, coloured=colour)
     if quiet:
         print_verdict(out, report)
@@ -55,7 +55,7 @@ def render_report(
         if main_finding is not report.root_finding:
             print_hanging(
                 out,
-                format_mark(SEVERITY_STATUS[main_finding.severity]),
+                format_mark(STATUS_BY_SEVERITY[main_finding.severity]),
                 f"{clean_line(main_finding.title)} [{main_finding.code}]",
             )
         print_explanation(out, main_finding)
@@ -63,7 +63,7 @@ def render_report(
     _print_reasons(out, report)
     _print_failed_checks(out, report)
     _print_comparison(out, report)
-    _print_summary(out, report, fix)
+    _print_summary(out, report, offer)
     return out.text
 
 
@@ -103,7 +103,7 @@ def _print_other_findings(out: Page, report: Report) -> None:
         out.print()
         out.print(Text(title, style="bold"))
         for finding in findings:
-            status = SEVERITY_STATUS[finding.severity]
+            status = STATUS_BY_SEVERITY[finding.severity]
             print_hanging(out, format_mark(status, f"{finding.code}  "), clean_line(finding.title))
             print_explanation(out, finding)
             out.print()
@@ -175,7 +175,7 @@ def _format_value(value: object) -> str:
     )
 
 
-def _print_summary(out: Page, report: Report, fix: Offer | None) -> None:
+def _print_summary(out: Page, report: Report, fix: FixOffer | None) -> None:
     """Print the number of checks by outcome, and the next commands."""
     counts = report.count_outcomes()
     out.print()

@@ -99,7 +99,9 @@ def _summarize_log(
         return "" if quiet else message
     # Four lines are printed around the log's text, and three more for notes.
     max_lines = SCREEN_LINES - 4 - 3 * bool(notes)
-    diagnosis = render_log(report, verbose=verbose, quiet=quiet, max_lines=max_lines, width=width, colour=colour)
+    diagnosis = render_log(
+        report, verbose=verbose, quiet=quiet, max_lines=max_lines, width=width, colour=colour
+    )
     if quiet:
         return diagnosis
     ending = f"exit status {status}" if status >= 0 else f"signal {-status} ({_get_signal_name(-status)})"

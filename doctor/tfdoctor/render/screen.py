@@ -11,7 +11,7 @@ from tfdoctor import __version__
 from tfdoctor.advice.undo_hints import describe_undo_with_root_note, needs_root
 from tfdoctor.facts import value_of
 from tfdoctor.findings import OutcomeKind, Severity, Status
-from tfdoctor.render.finding import SEVERITY_STATUS, capitalize_remedy, format_mark
+from tfdoctor.render.finding import STATUS_BY_SEVERITY, capitalize_remedy, format_mark
 from tfdoctor.render.paragraphs import (
     LABEL_COLUMNS,
     SCREEN_LINES,
@@ -27,7 +27,7 @@ from tfdoctor.render.paragraphs import (
 from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
-    from tfdoctor.environment.models import Offer
+    from tfdoctor.environment.models import FixOffer
     from tfdoctor.findings import Area, Finding, Report
 
 __all__ = [
@@ -67,39 +67,47 @@ MAX_TEXT_LINES = 3
 
 
 def render_screen(
-    report: Report, *, fix: Offer | None, check_command: str, width: int = 80, colour: bool = False
+    report: Report, *, offer: FixOffer | None, check_command: str, width: int = 80, colour: bool = False
 ) -> str:
     """Return the report on one screen.
 
-    `fix` is the offer to fix the environment. `check_command` is the command that made the report. Hints add `-v` to it.
+    `offer` is the offer to fix the environment. `check_command` is the command that made the report. Hints add `-v` to it.
     """
     check_command = check_command if len(check_command) <= MAX_COMMAND_CHARS else "the same with"
     for level in LEVELS if width >= MIN_WIDE_COLUMNS else LEVELS[:FEW_COMMANDS]:
         out = Page(width, coloured=colour)
-        _print_report(out, report, fix, check_command, level)
+        _print_report(out, report, offer, check_command, level)
         if out.height <= SCREEN_LINES:
             break
     return out.text
 
 
-def _print_report(out: Page, report: Report, fix: Offer | None, check_command: str, level: int) -> None:
+def _print_report(out: Page, report: Report, fix: FixOffer | None, check_command: str, level: int) -> None:
     """Print the report, shortened to a level."""
     main_finding = report.main_finding
     print_heading(out, report, short=level >= SHORT_HEADING)
     print_verdict(out, report)
-    if main_finding is not None and main_finding is not report.root_finding and report.verdict.gpu_usable is not None:
-        status = SEVERITY_STATUS[main_finding.severity]
+    if (
+        main_finding is not None
+        and main_finding is not report.root_finding
+        and report.verdict.gpu_usable is not None
+    ):
+        status = STATUS_BY_SEVERITY[main_finding.severity]
         print_hanging(out, format_mark(status), f"{clean_line(main_finding.title)} [{main_finding.code}]")
     if main_finding is not None:
         out.print()
         print_reason(
             out,
             main_finding.explanation,
-            lines=MAX_TEXT_LINES if level < SHORT_REASON else 2,
-            dense=level >= NO_EMPTY_LINES,
+            max_lines=MAX_TEXT_LINES if level < SHORT_REASON else 2,
+            is_dense=level >= NO_EMPTY_LINES,
         )
-        fix_of_main_finding = fix if fix is not None and any(finding is main_finding for finding in fix.findings) else None
-        print_main_remedy(out, main_finding, fix_of_main_finding, check_command, is_short=level >= FEW_COMMANDS)
+        fix_of_main_finding = (
+            fix if fix is not None and any(finding is main_finding for finding in fix.findings) else None
+        )
+        print_main_remedy(
+            out, main_finding, fix_of_main_finding, check_command, is_short=level >= FEW_COMMANDS
+        )
     out.print()
     _print_areas(out, report, one_line=level >= GOOD_AREAS_ON_ONE_LINE)
     _print_failed_checks(out, report)
@@ -139,26 +147,26 @@ def print_verdict(out: Page, report: Report) -> None:
     print_hanging(out, format_mark(status), clean_line(report.verdict.headline) + code, style="bold")
 
 
-def print_reason(out: Page, text: str, *, lines: int = MAX_TEXT_LINES, dense: bool = False) -> None:
-    """Print the reason, shortened to `lines` lines, followed by an empty line unless `dense` is set."""
+def print_reason(out: Page, text: str, *, max_lines: int = MAX_TEXT_LINES, is_dense: bool = False) -> None:
+    """Print the reason, shortened to `max_lines` lines, followed by an empty line unless `is_dense` is set."""
     columns = out.width - LABEL_COLUMNS
-    lines = lines if out.width >= MIN_WIDE_COLUMNS else 2 * lines
-    print_labelled(out, "Why", shorten_text(clean_line(text, limit=3000), columns, lines))
-    if not dense:
+    max_lines = max_lines if out.width >= MIN_WIDE_COLUMNS else 2 * max_lines
+    print_labelled(out, "Why", shorten_text(clean_line(text, limit=3000), columns, max_lines))
+    if not is_dense:
         out.print()
 
 
 def print_main_remedy(
-    out: Page, finding: Finding, fix: Offer | None, check_command: str, *, is_short: bool = False
+    out: Page, finding: Finding, offer: FixOffer | None, check_command: str, *, is_short: bool = False
 ) -> None:
     """Print the remedy, how to undo it, and an alternative for users without root.
 
-    `fix` is the offer of the `fix` command if that fixes the finding, else None. With `is_short`, fewer lines are
+    `offer` is the offer of the `offer` command if that fixes the finding, else None. With `is_short`, fewer lines are
     printed.
     """
-    if fix is not None:
+    if offer is not None:
         label = Text("  Fix it".ljust(LABEL_COLUMNS), style="bold")
-        lines = list(format_commands([fix.command], LABEL_COLUMNS, out.width))
+        lines = list(format_commands([offer.command], LABEL_COLUMNS, out.width))
         if not lines[0][:LABEL_COLUMNS].strip():
             label = label + Text(lines.pop(0)[LABEL_COLUMNS:], style="bold")
         out.print(label, wrap=False)  # the label has its own line if the command needs the full width
@@ -181,8 +189,12 @@ def print_main_remedy(
     if not finding.remedies:
         return
     first_remedy = finding.remedies[0]
-    commands = [item for item in first_remedy.commands if not item.startswith("tfdoctor check")] or first_remedy.commands
-    print_labelled(out, "Do", shorten_text(capitalize_remedy(first_remedy.full_text), out.width - LABEL_COLUMNS, 2))
+    commands = [
+        item for item in first_remedy.commands if not item.startswith("tfdoctor check")
+    ] or first_remedy.commands
+    print_labelled(
+        out, "Do", shorten_text(capitalize_remedy(first_remedy.full_text), out.width - LABEL_COLUMNS, 2)
+    )
     lines_of_commands = list(format_commands(commands, LABEL_COLUMNS, out.width))
     if is_short and len(lines_of_commands) > MAX_TEXT_LINES + 1:
         commands = _select_commands(commands, out.width)
@@ -349,14 +361,20 @@ def format_count(count: int, word: str, plural: str = "") -> str:
     return f"{count} {word if count == 1 else plural or f'{word}s'}"
 
 
-def _print_footer(out: Page, report: Report, fix: Offer | None, check_command: str) -> None:
+def _print_footer(out: Page, report: Report, fix: FixOffer | None, check_command: str) -> None:
     """Print the number of findings, and the commands that show more."""
     counts = report.count_outcomes()
     error_count = sum(finding.severity is Severity.ERROR for finding in report.findings)
     warning_count = sum(finding.severity is Severity.WARNING for finding in report.findings)
     not_run_count = counts["could_not_check"] + counts["crashed"]
-    parts = [format_count(error_count, "problem") + _format_codes(report, Severity.ERROR)] if error_count else []
-    parts += [format_count(warning_count, "warning") + _format_codes(report, Severity.WARNING)] if warning_count else []
+    parts = (
+        [format_count(error_count, "problem") + _format_codes(report, Severity.ERROR)] if error_count else []
+    )
+    parts += (
+        [format_count(warning_count, "warning") + _format_codes(report, Severity.WARNING)]
+        if warning_count
+        else []
+    )
     parts = [join_words(parts)] if parts else []
     parts += [] if error_count else [f"{counts['clean']} checks found nothing"]
     parts += [f"{format_count(not_run_count, 'check')} could not be run"] if not_run_count else []
@@ -379,7 +397,9 @@ def _print_footer(out: Page, report: Report, fix: Offer | None, check_command: s
             [(fix.command, "")],
         )
     evidence = join_words([*hidden_parts, "the evidence"])
-    print_more_commands(out, "More", [(f"tfdoctor explain {main_finding.code}", ""), (f"{check_command} -v", evidence)])
+    print_more_commands(
+        out, "More", [(f"tfdoctor explain {main_finding.code}", ""), (f"{check_command} -v", evidence)]
+    )
 
 
 def _format_codes(report: Report, severity: Severity) -> str:

@@ -74,7 +74,9 @@ def render_result(
     return out.text
 
 
-def _print_result(out: Page, verification: Verification, *, verbose: bool, quiet: bool, max_lines: int) -> None:
+def _print_result(
+    out: Page, verification: Verification, *, verbose: bool, quiet: bool, max_lines: int
+) -> None:
     """Print the result, with the reason in at most `max_lines` lines."""
     status = {True: "passed", False: "failed", None: "skipped"}[verification.ok]
     mark, style = MARKS[status]
@@ -99,13 +101,13 @@ def _print_result(out: Page, verification: Verification, *, verbose: bool, quiet
             print_hanging(out, Text("  Also  "), clean_line(f"{finding.title} [{finding.code}]"))
         return
     out.print()
-    print_reason(out, main_finding.explanation, lines=max_lines, dense=max_lines < MAX_TEXT_LINES)
+    print_reason(out, main_finding.explanation, max_lines=max_lines, is_dense=max_lines < MAX_TEXT_LINES)
     # Lines for a Dockerfile are useless unless they are complete.
     commands = main_finding.remedies[0].commands if main_finding.remedies else ()
     print_main_remedy(
         out,
         main_finding,
-        fix=None,
+        offer=None,
         check_command=verification.command,
         is_short=not any(line.startswith(_DOCKERFILE_INSTRUCTIONS) for line in commands),
     )
@@ -190,7 +192,9 @@ def make_junit_xml(verification: Verification) -> str:
     failed_count = sum(stage.status == "failed" for stage in verification.stages)
     skipped_count = sum(stage.status == "skipped" for stage in verification.stages)
     seconds = sum(stage.seconds for stage in verification.stages)
-    simulation_note = f" (simulated: {verification.simulated.title})" if verification.simulated is not None else ""
+    simulation_note = (
+        f" (simulated: {verification.simulated.title})" if verification.simulated is not None else ""
+    )
     suite_attributes = (
         f'name={quote_attribute(f"tfdoctor verify {verification.target}{simulation_note}")} tests="{len(verification.stages)}" '
         f'failures="{failed_count}" errors="0" skipped="{skipped_count}" time="{seconds:.2f}"'

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def find_area(finding: Finding) -> str | None:
     """Return the name of the area that a finding belongs to, or None for a finding about the report itself."""
     rule = RULES_BY_CODE.get(finding.code)
-    return rule.reported_area if rule is not None else None
+    return rule.summary_area if rule is not None else None
 
 
 def make_areas(facts: Facts, build: Build | None, findings: Iterable[Finding]) -> tuple[Area, ...]:
@@ -152,7 +152,7 @@ def _split_by_resolution(facts: Facts, names: Sequence[str]) -> tuple[list[str],
     resolved: list[str] = []
     missing: list[str] = []
     for name in names:
-        resolution = loader.resolution(name) if loader is not None else None
+        resolution = loader.find_resolution(name) if loader is not None else None
         (resolved if resolution is not None and resolution.ok else missing).append(name)
     return resolved, missing
 
@@ -161,9 +161,9 @@ def _describe_cuda(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
     """Return the status and the texts of the CUDA libraries that TensorFlow needs, without cuDNN."""
     toolkit_versions = sorted({toolkit.version for toolkit in facts.toolkits if toolkit.version})
     toolkit_note = f"; toolkit {', '.join(toolkit_versions)} is installed" if toolkit_versions else ""
-    if build is None or not build.gpu:
+    if build is None or not build.has_gpu_code:
         return Status.UNKNOWN, (f"nothing asks for it{toolkit_note}", "nothing asks for it")
-    required = [name for name in build.required if not name.startswith("libcudnn")]
+    required = [name for name in build.required_libraries if not name.startswith("libcudnn")]
     if not required or not isinstance(facts.loader, Known):
         return (
             Status.UNKNOWN,
@@ -199,7 +199,7 @@ def _describe_missing(facts: Facts, names: Sequence[str]) -> list[str]:
     loader = value_of(facts.loader)
     descriptions: dict[str, None] = {}  # an ordered set
     for name in names:
-        resolution = loader.resolution(name) if loader is not None else None
+        resolution = loader.find_resolution(name) if loader is not None else None
         missing = resolution.really_missing if resolution is not None else ()
         dependencies = [dependency for dependency in missing if dependency != name]
         descriptions.update(
@@ -212,14 +212,14 @@ def _describe_missing(facts: Facts, names: Sequence[str]) -> list[str]:
 
 def _describe_cudnn(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
     name = (
-        next((soname for soname in build.required if soname.startswith("libcudnn")), None)
+        next((soname for soname in build.required_libraries if soname.startswith("libcudnn")), None)
         if build is not None
         else None
     )
     loader = value_of(facts.loader)
     if name is None or loader is None:
         return Status.UNKNOWN, ("nothing asks for it",)
-    resolution = loader.resolution(name)
+    resolution = loader.find_resolution(name)
     if resolution is None or not resolution.ok:
         missing = resolution.really_missing if resolution is not None else ()
         dependencies = [dependency for dependency in missing if dependency != name]
@@ -259,7 +259,7 @@ def _describe_loader(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
         else "LD_LIBRARY_PATH is not set"
     )
     text = f"{path}, RUNPATH has {len(loader.runpath_folders)} folders that exist"
-    required = (*build.required, *build.driver_libraries) if build is not None else ()
+    required = (*build.required_libraries, *build.driver_libraries) if build is not None else ()
     _, missing = _split_by_resolution(facts, required)
     if loader.import_needs:
         return Status.BAD, (f"the import fails: {loader.import_needs[0].error}",)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Area, Finding, Report
 
-__all__ = ["LINKS", "ChainLink", "make_chain"]
+__all__ = ["LINK_NAMES", "ChainLink", "make_chain"]
 
 (
     GPU_LINK,
@@ -28,7 +28,7 @@ __all__ = ["LINKS", "ChainLink", "make_chain"]
     LOADER_LINK,
     TENSORFLOW_LINK,
     PYTHON_LINK,
-) = LINKS = (
+) = LINK_NAMES = (
     "Card",
     "Kernel module",
     "User-space driver",
@@ -62,12 +62,12 @@ class ChainLink:
     text: str
     findings: tuple[Finding, ...] = ()
     """The findings about this link, the most severe first."""
-    broken: bool = False
+    is_broken: bool = False
     """Whether the root cause is in this link. At most one link is broken."""
 
 
 def make_chain(report: Report) -> tuple[ChainLink, ...]:
-    """Return the links of the chain, in the order of `LINKS`. Without a root cause, no link is broken."""
+    """Return the links of the chain, in the order of `LINK_NAMES`. Without a root cause, no link is broken."""
     areas = {area.name: area for area in report.areas}
     status_and_text_by_link = {link: _get_area_line(areas.get(area)) for area, link in _LINK_BY_AREA.items()}
     status_and_text_by_link[MODULE_LINK] = _describe_module(report.facts)
@@ -85,7 +85,8 @@ def make_chain(report: Report) -> tuple[ChainLink, ...]:
         else None
     )
     return tuple(
-        _make_link(name, *status_and_text_by_link[name], findings_by_link.get(name, ()), root) for name in LINKS
+        _make_link(name, *status_and_text_by_link[name], findings_by_link.get(name, ()), root)
+        for name in LINK_NAMES
     )
 
 
@@ -104,7 +105,7 @@ def _make_link(
         status=status,
         text=text,
         findings=tuple(sorted(findings, key=lambda finding: -finding.severity)),
-        broken=is_broken,
+        is_broken=is_broken,
     )
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Observation, Outcome
     from tfdoctor.rules.base import Rule
 
-SECONDARY_CODES = frozenset(rule.code for rule in ALL_RULES if rule.containers_only)
+CONTAINER_RULE_CODES = frozenset(rule.code for rule in ALL_RULES if rule.containers_only)
 """The codes of rules that concern only containers, and so never explain why the examined Python fails."""
 
 
@@ -49,11 +49,11 @@ def diagnose(
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     root = _find_root(findings, prediction)
     if image is None:
-        adapted_by_id = adapt_findings(context.target, root, findings, SECONDARY_CODES)
+        adapted_by_id = adapt_findings(context.target, root, findings, CONTAINER_RULE_CODES)
     else:
         from tfdoctor.advice.image import adapt_image_findings
 
-        adapted_by_id = adapt_image_findings(context.target, root, findings, SECONDARY_CODES)
+        adapted_by_id = adapt_image_findings(context.target, root, findings, CONTAINER_RULE_CODES)
     # `adapted_by_id` maps the `id` of each finding to the same finding with other remedies.
     outcomes = tuple(
         replace(outcome, findings=tuple(adapted_by_id[id(finding)] for finding in outcome.findings))
@@ -86,7 +86,7 @@ def _find_root(findings: Sequence[Finding], prediction: Prediction) -> Finding |
     If the prediction is that no GPU is registered, this is a finding with the predicted cause, preferably an error.
     In all other cases, or if there is no such finding, it is the first error.
     """
-    findings = [finding for finding in findings if finding.code not in SECONDARY_CODES]
+    findings = [finding for finding in findings if finding.code not in CONTAINER_RULE_CODES]
     if prediction.gpu_registered is False and prediction.cause is not Cause.TENSORFLOW_MISSING:
         same_cause = [f for f in findings if f.cause is prediction.cause]
         errors = [f for f in same_cause if f.severity is Severity.ERROR]
@@ -102,7 +102,7 @@ def _find_root(findings: Sequence[Finding], prediction: Prediction) -> Finding |
 
 def _is_about_libraries(finding: Finding) -> bool:
     rule = RULES_BY_CODE.get(finding.code)
-    return rule is not None and rule.reported_area in (LOADER, CUDA, CUDNN)
+    return rule is not None and rule.summary_area in (LOADER, CUDA, CUDNN)
 
 
 def _is_about_python(finding: Finding) -> bool:
@@ -191,7 +191,10 @@ def _make_absent_verdict(root: Finding | None) -> Verdict:
     if root is None or find_area(root) == TENSORFLOW:
         cause = root.cause if root is not None else Cause.INCONCLUSIVE
         return Verdict(
-            gpu_usable=None, cause=cause, summary=f"{absence_text}.", headline=_format_absence(absence_text, root)
+            gpu_usable=None,
+            cause=cause,
+            summary=f"{absence_text}.",
+            headline=_format_absence(absence_text, root),
         )
     reason = lower_first(root.title)
     return Verdict(

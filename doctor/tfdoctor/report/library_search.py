@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.facts.loading import FoundElsewhere, LoaderFacts, Resolution
 
-__all__ = ["FileOutcome", "LibraryFile", "Search", "list_search_folders", "list_searches"]
+__all__ = ["FileOutcome", "LibraryFile", "LibrarySearch", "list_library_searches", "list_search_folders"]
 
 
 class FileOutcome(str, enum.Enum):
@@ -44,12 +44,12 @@ class LibraryFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class LibrarySearch:
     """The search for a library that TensorFlow opens."""
 
     soname: str
     is_resolved: bool
-    text: str
+    description: str
     """A description of the result."""
     files: tuple[LibraryFile, ...]
 
@@ -65,7 +65,7 @@ def list_search_folders(facts: Facts) -> tuple[tuple[str, str], ...]:
     )
 
 
-def list_searches(facts: Facts) -> tuple[Search, ...]:
+def list_library_searches(facts: Facts) -> tuple[LibrarySearch, ...]:
     """Return a search for each library, in the order in which TensorFlow opens them.
 
     Libraries without which the import fails come first.
@@ -80,7 +80,7 @@ def list_searches(facts: Facts) -> tuple[Search, ...]:
     return tuple(_make_search(loader, resolution) for resolution in resolutions.values())
 
 
-def _make_search(loader: LoaderFacts, resolution: Resolution) -> Search:
+def _make_search(loader: LoaderFacts, resolution: Resolution) -> LibrarySearch:
     """Return the search for a library, with the files that the loader tried and with other candidates."""
     files = [
         LibraryFile(
@@ -99,13 +99,15 @@ def _make_search(loader: LoaderFacts, resolution: Resolution) -> Search:
     files += _find_hidden_files(loader, resolution)
     listed_paths = {posixpath.normpath(file.path) for file in files} | {resolution.real}
     for library in loader.found:
-        if posixpath.normpath(library.path) in listed_paths or not _is_same_family(library, resolution.soname):
+        if posixpath.normpath(library.path) in listed_paths or not _is_same_family(
+            library, resolution.soname
+        ):
             continue
         files.append(_make_unsearched_file(library, resolution))
-    return Search(
+    return LibrarySearch(
         soname=resolution.soname,
         is_resolved=resolution.ok,
-        text=_describe_result(loader, resolution),
+        description=_describe_result(loader, resolution),
         files=tuple(files),
     )
 

@@ -51,7 +51,7 @@ class RuleContext:
     facts: Facts
     compat: Compat
     prediction: Prediction
-    observed: Observation | None = None
+    observation: Observation | None = None
     """Result of running TensorFlow (`--deep`); None if it was not run."""
     image: TargetImage | None = None
     """The examined image, as in `Target`; None if a machine is examined."""
@@ -96,7 +96,7 @@ class RuleContext:
         """The failures that stop the import of TensorFlow, or of Keras alone, in the order in which they occur."""
         return list_import_failures(self.facts, self.compat)
 
-    def select_missing(self, *causes: Cause) -> tuple[MissingLibrary, ...]:
+    def select_missing_libraries(self, *causes: Cause) -> tuple[MissingLibrary, ...]:
         """Return the missing libraries that have one of these causes."""
         return tuple(missing for missing in self.missing_libraries if missing.cause in causes)
 
@@ -164,7 +164,7 @@ class Rule(RuleBase):
     """
 
     @property
-    def reported_area(self) -> str | None:
+    def summary_area(self) -> str | None:
         """The area whose status the findings change; None if they concern the report itself."""
         return self.area or _AREA_BY_FIRST_DIGIT.get(self.code[3])
 
@@ -185,7 +185,7 @@ class Rule(RuleBase):
         return Outcome(self.code, OutcomeKind.CLEAN)
 
 
-def make_unknown_result(
+def require_known_fact(
     fact: Known[Any] | Absent | Unknown, name: str
 ) -> NotApplicable | CouldNotCheck | None:
     """Return the result of a rule that cannot run without this fact; None if the fact is known.
@@ -199,7 +199,7 @@ def make_unknown_result(
     return None
 
 
-def require_value(value: T | None) -> T:
+def get_required_value(value: T | None) -> T:
     """Return a value whose presence the rule's `needs` have already checked.
 
     Raise LookupError if it is None, because then a prerequisite is missing from `needs`.
@@ -210,7 +210,7 @@ def require_value(value: T | None) -> T:
     return value
 
 
-def make_evidence(fact: Known[Any] | Absent | Unknown, text: str) -> Evidence:
+def make_fact_evidence(fact: Known[Any] | Absent | Unknown, text: str) -> Evidence:
     """Return evidence with the text and the source of the fact."""
     return Evidence(getattr(fact, "source", "") or "", text)
 

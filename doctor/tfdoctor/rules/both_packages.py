@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
-from tfdoctor.causes.steps import Install, Remove, Uninstall
+from tfdoctor.causes.steps import Install, RemovePath, Uninstall
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import list_installed_builds
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext
@@ -62,7 +62,10 @@ def _build_overlap_finding(context: RuleContext, builds: tuple[str, ...]) -> Fin
     build = context.build
     is_serious = context.prediction.cause is Cause.BOTH_PACKAGES or context.prediction.import_ok is False
     have_same_files = (
-        names <= SAME_FILE_PACKAGES and len(versions) == 1 and build is not None and build.has("same-files")
+        names <= SAME_FILE_PACKAGES
+        and len(versions) == 1
+        and build is not None
+        and build.has_trait("same-files")
     )
     is_harmless = have_same_files and not is_serious
     severity = Severity.ERROR if is_serious else Severity.INFO if is_harmless else Severity.WARNING
@@ -80,8 +83,7 @@ def _build_overlap_finding(context: RuleContext, builds: tuple[str, ...]) -> Fin
         ),
         title=f"{len(builds)} TensorFlow packages are installed over each other: {', '.join(builds)}",
         evidence=[
-            Evidence(tensorflow.package_dir if tensorflow else "", package_label)
-            for package_label in builds
+            Evidence(tensorflow.package_dir if tensorflow else "", package_label) for package_label in builds
         ],
         remedies=_build_single_package_remedies(context, sorted(names), is_harmless=is_harmless),
     )
@@ -95,7 +97,8 @@ def _build_single_package_remedies(
     release = None
     if build is not None and build.version is not None:
         candidates = [
-            context.compat.release(build.version, package) for package in ("tensorflow", "tensorflow-gpu")
+            context.compat.find_release(build.version, package)
+            for package in ("tensorflow", "tensorflow-gpu")
         ]
         release = next(
             (candidate for candidate in candidates if candidate is not None and candidate.gpu), None
@@ -151,7 +154,7 @@ def _build_leftover_finding(leftovers: list[Distribution]) -> Finding:
             Remedy(
                 "Remove the leftovers.",
                 tuple(f"rm -rf {advice.quote(folder)}/~*ensorflow*" for folder in folders),
-                steps=tuple(Remove(f"{folder}/~*ensorflow*") for folder in folders),
+                steps=tuple(RemovePath(f"{folder}/~*ensorflow*") for folder in folders),
             )
         ],
     )

@@ -44,7 +44,11 @@ MIN_POWER_LIMIT_RATIO = 0.8
 
 def check(context: RuleContext) -> Result:
     gpu_conditions = card_status.list_gpu_conditions(context)
-    return [finding for gpu, condition in gpu_conditions for finding in _build_card_findings(context, gpu, condition)]
+    return [
+        finding
+        for gpu, condition in gpu_conditions
+        for finding in _build_card_findings(context, gpu, condition)
+    ]
 
 
 def _build_card_findings(context: RuleContext, gpu: SmiGpu, condition: GpuCondition) -> list[Finding]:
@@ -54,7 +58,9 @@ def _build_card_findings(context: RuleContext, gpu: SmiGpu, condition: GpuCondit
         reasons = reasons[:-1]  # the specific reason before it says the same
     name, findings = card_status.format_smi_gpu(gpu), []
     if reasons:
-        temperature_text = f" It is at {condition.temperature} °C." if condition.temperature is not None else ""
+        temperature_text = (
+            f" It is at {condition.temperature} °C." if condition.temperature is not None else ""
+        )
         findings.append(
             RULE.make_finding(
                 Cause.INCONCLUSIVE,
@@ -62,7 +68,8 @@ def _build_card_findings(context: RuleContext, gpu: SmiGpu, condition: GpuCondit
                 f"{name}: {'; '.join(reasons)}.{temperature_text} It works, but more slowly than it could.",
                 title="The card is being slowed down",
                 evidence=[
-                    Evidence("nvidia-smi -q -x", f"{name}: {reason}: Active") for reason in condition.slowdowns
+                    Evidence("nvidia-smi -q -x", f"{name}: {reason}: Active")
+                    for reason in condition.slowdowns
                 ],
                 remedies=[
                     Remedy(

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from tfdoctor import advice
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Result, Rule, RuleContext, require_value
+from tfdoctor.rules.base import Result, Rule, RuleContext, get_required_value
 from tfdoctor.rules.shared import drivers, kernels
 
 COMMENT_OUT_SCRIPT = "s/^[[:space:]]*(blacklist|install|alias)[[:space:]]+nvidia/# &/"
@@ -34,9 +34,9 @@ class SwitchingTool(NamedTuple):
     """A tool that switches between two graphics cards."""
 
     name: str
-    file: str
+    config_file_name: str
     """The name of the file that it writes in /etc/modprobe.d."""
-    command: str
+    enable_command: str
     """The command that switches the NVIDIA GPU on."""
 
 
@@ -48,8 +48,8 @@ SWITCHING_TOOLS = (
 
 
 def check(context: RuleContext) -> Result:
-    cause = require_value(kernels.find_missing_module_cause(context))
-    if not kernels.is_switched_off(context):
+    cause = get_required_value(kernels.find_missing_module_cause(context))
+    if not kernels.is_gpu_switched_off(context):
         return ()
     sudo = advice.get_sudo_prefix(context.target)
     files = kernels.get_module_files(context)
@@ -75,12 +75,15 @@ def check(context: RuleContext) -> Result:
         explanation = (
             f"{path} says `{line}`: NVIDIA's kernel module is installed, and modprobe may not load it."
         )
-        tool = next((candidate for candidate in SWITCHING_TOOLS if path.endswith(f"/{candidate.file}")), None)
+        tool = next(
+            (candidate for candidate in SWITCHING_TOOLS if path.endswith(f"/{candidate.config_file_name}")),
+            None,
+        )
         if tool is not None:
             remedies.append(
                 Remedy(
                     f"{tool.name} writes this file: use it to switch the card on, then restart.",
-                    (f"{sudo}{tool.command}", f"{sudo}reboot"),
+                    (f"{sudo}{tool.enable_command}", f"{sudo}reboot"),
                     changes_system=True,
                 )
             )
@@ -123,7 +126,7 @@ def _build_manual_edit_remedy(context: RuleContext, path: str) -> Remedy:
         "Turn the lines that forbid it into comments (the old file stays beside it, .bak), then restart.",
         (
             f"{sudo}sed -i.bak -E '{COMMENT_OUT_SCRIPT}' {advice.quote(path)}",
-            kernels.make_initramfs_command(context),
+            kernels.make_initramfs_rebuild_command(context),
             f"{sudo}reboot",
         ),
         changes_system=True,

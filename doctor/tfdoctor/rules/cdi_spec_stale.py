@@ -29,7 +29,7 @@ from tfdoctor.findings import Cause
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import engines
 
-LIBCUDA_VERSION = re.compile(r"libcuda\.so\.(\d{3}\.[\d.]{2,16})\Z")
+LIBCUDA_VERSION_PATTERN = re.compile(r"libcuda\.so\.(\d{3}\.[\d.]{2,16})\Z")
 """The driver version in the full name of libcuda, such as libcuda.so.535.104.05."""
 
 
@@ -51,7 +51,7 @@ def _find_common_driver_version(context: RuleContext) -> str | None:
     This rule does not decide which of the two is stale.
     """
     module, cuda = value_of(context.facts.driver.kernel_module), value_of(context.facts.driver.cuda)
-    library = LIBCUDA_VERSION.search(cuda.path or "") if cuda is not None else None
+    library = LIBCUDA_VERSION_PATTERN.search(cuda.path or "") if cuda is not None else None
     if module is None or library is None or library[1] != module.version:
         return None
     return module.version
@@ -64,6 +64,6 @@ RULE = Rule(
     (Cause.CONTAINER_DRIVER_LIBS,),
     check,
     short_title="a CDI file is out of date",
-    needs=(engines.require_engine,),
+    needs=(engines.require_container_engine,),
     containers_only=True,
 )

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict.failures import find_tensorflow_damage
+from tfdoctor.predict.failures import list_damaged_tensorflow_files
 from tfdoctor.rules.base import LOADER, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -72,7 +72,9 @@ def check(context: RuleContext) -> Result:
             is_reported_elsewhere |= len(unreported_files) < len(files)
             if unreported_files:
                 findings.append(build_finding(context, wheel, unreported_files))
-        unreported_paths = [path for path in missing_paths if f"{wheel.location}/{path}" not in reported_paths]
+        unreported_paths = [
+            path for path in missing_paths if f"{wheel.location}/{path}" not in reported_paths
+        ]
         is_reported_elsewhere |= len(unreported_paths) < len(missing_paths)
         if unreported_paths:
             findings.append(_build_missing_finding(context, wheel, unreported_paths))
@@ -106,7 +108,7 @@ def _list_files_of_other_checks(context: RuleContext) -> set[str]:
         location = posixpath.dirname(context.tensorflow.package_dir)
         reported_paths.update(
             f"{location}/{difference.path}"
-            for difference in find_tensorflow_damage(python, context.tensorflow, context.compat)
+            for difference in list_damaged_tensorflow_files(python, context.tensorflow, context.compat)
         )
     return reported_paths
 
@@ -222,7 +224,7 @@ def _build_reinstall_remedy(context: RuleContext, wheel: Distribution) -> Remedy
             advice.format_pip_install(context.target, (pin,), options="--force-reinstall --no-deps"),
             advice.format_check_command(context.target),
         ),
-        steps=(Install((pin,), reinstall=True, dependencies=False),),
+        steps=(Install((pin,), force_reinstall=True, install_dependencies=False),),
     )
 
 

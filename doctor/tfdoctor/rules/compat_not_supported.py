@@ -26,13 +26,13 @@ from tfdoctor.predict import is_cuda_compat, list_driver_files
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, path_shadowing, prerequisites
 
-COMPAT_FOLDER = re.compile(r"/cuda-(\d{1,3})[.-](\d{1,2})/compat/")
+COMPAT_FOLDER_PATTERN = re.compile(r"/cuda-(\d{1,3})[.-](\d{1,2})/compat/")
 """The folder of a cuda-compat package, with its CUDA version."""
 
 
 def check(context: RuleContext) -> Result:
     state = drivers.determine_driver_state(context)
-    driver_result = state.cuda
+    driver_result = state.driver_result
     if driver_result is None or not driver_result.loaded:
         return NotApplicable("there is no driver to ask")
     if state.cause is not Cause.COMPAT_NOT_SUPPORTED:
@@ -83,10 +83,10 @@ def _build_remedies(context: RuleContext, path: str, *, is_compat_package: bool)
     removal = advice.make_matching_removal_remedy(context.target, "/compat/", text)
     shadowing = path_shadowing.find_driver_shadowing(context, path)
     if shadowing is not None:
-        removal = path_shadowing.make_removal_remedy(context, shadowing)
+        removal = path_shadowing.make_entry_removal_remedy(context, shadowing)
     if removal is not None:
         remedies.append(removal)
-    folder_match = COMPAT_FOLDER.search(path)
+    folder_match = COMPAT_FOLDER_PATTERN.search(path)
     if folder_match is not None and not context.facts.machine.container:
         package = f"cuda-compat-{folder_match[1]}-{folder_match[2]}"
         uninstall_command = {
@@ -117,7 +117,7 @@ def _build_driver_update_remedies(context: RuleContext) -> list[Remedy]:
     build = context.build
     min_driver = None
     if build is not None and build.cuda is not None:
-        min_driver = context.compat.driver_minimum(build.cuda).own
+        min_driver = context.compat.find_driver_minimum(build.cuda).toolkit_driver
     minimum_text = f" to {min_driver} or newer" if min_driver else ""
     location = " on the host" if context.facts.machine.container else ""
     return [
@@ -135,6 +135,6 @@ RULE = Rule(
     (Cause.COMPAT_NOT_SUPPORTED,),
     check,
     short_title="forward compatibility cannot work here",
-    needs=(prerequisites.require_driver,),
+    needs=(prerequisites.require_driver_result,),
     fix_order=31,
 )

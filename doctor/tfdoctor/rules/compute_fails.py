@@ -21,7 +21,7 @@ from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 
-ERROR_CAUSES = (
+CAUSES_BY_ERROR_PHRASES = (
     (("out of memory", "OUT_OF_MEMORY", "RESOURCE_EXHAUSTED", "ResourceExhausted", "OOM"), Cause.OOM),
     (("Failed to allocate", "failed to alloc"), Cause.OOM),
     (("insufficient for CUDA runtime", "INSUFFICIENT_DRIVER"), Cause.DRIVER_TOO_OLD),
@@ -48,19 +48,19 @@ NO_CODE_PHRASES = ("no kernel image", "INVALID_IMAGE", "NO_BINARY_FOR_GPU", "inv
 
 
 def check(context: RuleContext) -> Result:
-    if context.observed is None:
+    if context.observation is None:
         return NotApplicable("TensorFlow was not run (`--deep`)")
-    if not context.observed.computed:
+    if not context.observation.computed:
         return NotApplicable("TensorFlow lists no GPU to compute on")
     # each line reports the computation on one GPU
-    failures = [line for line in context.observed.computed if "failed" in line]
+    failures = [line for line in context.observation.computed if "failed" in line]
     if not failures:
         return ()
     return [
         RULE.make_finding(
-            context.observed.cause or _classify_error(context, failures[0]),
+            context.observation.cause or _classify_error(context, failures[0]),
             Severity.ERROR,
-            f"{len(failures)} of {len(context.observed.computed)} listed GPUs cannot compute: {failures[0]}",
+            f"{len(failures)} of {len(context.observation.computed)} listed GPUs cannot compute: {failures[0]}",
             evidence=[Evidence("a product on each GPU, in a child process", line) for line in failures],
             remedies=[
                 Remedy(
@@ -75,14 +75,17 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def classify_text(line: str) -> Cause | None:
-    """Return the root cause that a TensorFlow error shows; None if it has no phrase of `ERROR_CAUSES`."""
-    return next((cause for phrases, cause in ERROR_CAUSES if any(phrase in line for phrase in phrases)), None)
+def classify_error_text(line: str) -> Cause | None:
+    """Return the root cause that a TensorFlow error shows; None if it has no phrase of `CAUSES_BY_ERROR_PHRASES`."""
+    return next(
+        (cause for phrases, cause in CAUSES_BY_ERROR_PHRASES if any(phrase in line for phrase in phrases)),
+        None,
+    )
 
 
 def _classify_error(context: RuleContext, line: str) -> Cause:
     """Return the root cause of a failed computation; INCONCLUSIVE if its error is not known."""
-    cause = classify_text(line)
+    cause = classify_error_text(line)
     if cause is not None:
         return cause
     if any(phrase in line for phrase in NO_CODE_PHRASES):

@@ -18,7 +18,7 @@ Start the container with GPUs; the host needs NVIDIA's container toolkit for tha
 
 from __future__ import annotations
 
-from tfdoctor.advice.engine import CAPABILITIES_VARIABLE, lacks_capability, make_capabilities_remedy
+from tfdoctor.advice.engine import CAPABILITIES_VARIABLE, excludes_capability, make_capabilities_remedy
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import has_gpu_nodes
@@ -49,7 +49,10 @@ def check(context: RuleContext) -> Result:
     if state.cause is not Cause.CONTAINER_NO_GPU:
         return ()
     variables = context.facts.environment.variables
-    visible_devices, capabilities = variables.get(VISIBLE_DEVICES_VARIABLE), variables.get(CAPABILITIES_VARIABLE)
+    visible_devices, capabilities = (
+        variables.get(VISIBLE_DEVICES_VARIABLE),
+        variables.get(CAPABILITIES_VARIABLE),
+    )
     evidence = [Evidence("the loader" if state.resolution else "libcuda.so.1", state.reason)]
     evidence += [
         Evidence(name, repr(variables[name]))
@@ -67,7 +70,7 @@ def check(context: RuleContext) -> Result:
     elif (
         capabilities is not None
         and has_gpu_nodes(context.facts)
-        and lacks_capability(capabilities, "compute")
+        and excludes_capability(capabilities, "compute")
     ):
         title = "The container was given the card without CUDA's driver library"
         reason = (
@@ -89,7 +92,7 @@ def check(context: RuleContext) -> Result:
 
 def _build_remedies(context: RuleContext, container_kind: str, capabilities: str | None) -> list[Remedy]:
     """Return the remedies for this kind of container."""
-    if capabilities is not None and lacks_capability(capabilities, "compute"):
+    if capabilities is not None and excludes_capability(capabilities, "compute"):
         return [make_capabilities_remedy(context.target)]
     if container_kind == "kubernetes":
         return [
@@ -124,6 +127,6 @@ RULE = Rule(
     short_title="started without GPUs",
     needs=(
         _require_container,
-        prerequisites.require_driver,
+        prerequisites.require_driver_result,
     ),
 )

@@ -42,6 +42,6 @@ RULE = Rule(
     (Cause.CONTAINER_NVML_LOST,),
     check,
     short_title="containers can lose their GPUs",
-    needs=(engines.require_engine,),
+    needs=(engines.require_container_engine,),
     containers_only=True,
 )

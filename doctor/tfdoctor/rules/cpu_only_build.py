@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import TensorFlowFacts
     from tfdoctor.predict import Build
 
-CONDA_CUDA_BUILDS = "'tensorflow=*=cuda*'"
+CONDA_CUDA_SPECIFICATION = "'tensorflow=*=cuda*'"
 """conda's specification for conda-forge's CUDA builds, quoted for a shell command."""
 
 
@@ -40,11 +40,11 @@ def check(context: RuleContext) -> Result:
     build, tensorflow = context.build, context.tensorflow
     if build is None or tensorflow is None:
         return NotApplicable("there is no TensorFlow")
-    if build.rocm:
+    if build.is_rocm:
         return NotApplicable("this is a ROCm build, for AMD GPUs")
-    if build.gpu is None:
+    if build.has_gpu_code is None:
         return CouldNotCheck("whether this build has GPU code could not be determined from its files")
-    if build.gpu:
+    if build.has_gpu_code:
         return ()
     if context.prediction.cause is Cause.WINDOWS_NATIVE_UNSUPPORTED:
         return NotApplicable("no TensorFlow of this version has GPU code on Windows: TFD305 reports it")
@@ -74,9 +74,9 @@ def _explain_cpu_build(context: RuleContext, build: Build, tensorflow: TensorFlo
         return "On macOS TensorFlow has no CUDA."
     if machine.machine.lower() in {"aarch64", "arm64"}:
         return "The wheels for 64-bit ARM are built for the CPU."
-    distribution = context.compat.distribution(name) if name else None
+    distribution = context.compat.find_distribution(name) if name else None
     explanation = (
-        distribution.explain_missing_gpu_code(build.minor)
+        distribution.explain_missing_gpu_code(build.minor_numbers)
         if distribution is not None and build.version is not None
         else None
     )
@@ -136,7 +136,7 @@ def _build_remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFa
                 "case it does not detect "
                 "one).",
                 (
-                    f"CONDA_OVERRIDE_CUDA=12.0 conda install --prefix {prefix} -c conda-forge {CONDA_CUDA_BUILDS}",
+                    f"CONDA_OVERRIDE_CUDA=12.0 conda install --prefix {prefix} -c conda-forge {CONDA_CUDA_SPECIFICATION}",
                     advice.format_check_command(context.target),
                 ),
                 replaces=True,
@@ -164,7 +164,7 @@ def _find_same_version(context: RuleContext, build: Build) -> Release | None:
     if build.version is None or python is None:
         return None
     for package in ("tensorflow", "tensorflow-gpu"):
-        release = context.compat.release(build.version, package)
+        release = context.compat.find_release(build.version, package)
         if (
             release is not None
             and release.gpu

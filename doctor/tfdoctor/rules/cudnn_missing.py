@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import find_owners
+from tfdoctor.predict import list_nvidia_owners
 from tfdoctor.rules.base import CUDNN, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 def check(context: RuleContext) -> Result:
     build = context.build
-    missing = context.select_missing(Cause.CUDNN_MISSING)
+    missing = context.select_missing_libraries(Cause.CUDNN_MISSING)
     if build is None:
         return ()
     if not missing:
         return _find_missing_parts(context)
-    if context.select_missing(Cause.LIBS_NOT_INSTALLED, Cause.LIBS_WRONG_VERSION):
+    if context.select_missing_libraries(Cause.LIBS_NOT_INSTALLED, Cause.LIBS_WRONG_VERSION):
         return NotApplicable(
             "cuDNN is missing with the other CUDA libraries: that finding explains how to install it"
         )
@@ -86,7 +86,11 @@ def _find_missing_parts(context: RuleContext) -> list[Finding]:
     if python is None or cudnn is None or not cudnn.ok or cudnn.path is None:
         return []
     owner = next(
-        (distribution for distribution in find_owners(python, cudnn.path, cudnn.real) if distribution.lost),
+        (
+            distribution
+            for distribution in list_nvidia_owners(python, cudnn.path, cudnn.real)
+            if distribution.lost
+        ),
         None,
     )
     if owner is None:
@@ -106,7 +110,7 @@ def _find_missing_parts(context: RuleContext) -> list[Finding]:
                 Remedy(
                     "Reinstall cuDNN's wheel.",
                     (command, advice.format_check_command(context.target)),
-                    steps=(Install((pin,), reinstall=True, dependencies=False),),
+                    steps=(Install((pin,), force_reinstall=True, install_dependencies=False),),
                 )
             ],
         )

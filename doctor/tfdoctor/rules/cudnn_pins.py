@@ -37,7 +37,7 @@ def check(context: RuleContext) -> Result:
     build, python = context.build, context.python
     if build is None or python is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
-    built_cudnn = build.release.cudnn if build.exact and build.release is not None else build.cudnn
+    built_cudnn = build.release.cudnn if build.is_exact_release and build.release is not None else build.cudnn
     if built_cudnn is None:
         return NotApplicable("this TensorFlow does not say with which cuDNN it was built")
     pins = [
@@ -132,7 +132,7 @@ def _build_remedies(
 ) -> list[Remedy]:
     """Return the remedies; the newer cuDNN is one only if both packages need the same major version."""
     build = context.build
-    release = build.release if build is not None and build.exact else None
+    release = build.release if build is not None and build.is_exact_release else None
     requirements = (
         advice.list_gpu_requirements(context.target, release) if release is not None else ("tensorflow",)
     )

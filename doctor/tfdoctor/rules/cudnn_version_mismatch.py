@@ -36,17 +36,17 @@ def check(context: RuleContext) -> Result:
     build, loader = context.build, context.loader
     if build is None or loader is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
-    if context.select_missing(Cause.CUDNN_VERSION_MISMATCH):
-        if context.select_missing(Cause.LIBS_WRONG_VERSION):
+    if context.select_missing_libraries(Cause.CUDNN_VERSION_MISMATCH):
+        if context.select_missing_libraries(Cause.LIBS_WRONG_VERSION):
             return NotApplicable("the whole CUDA has another version: that finding covers cuDNN, too")
-        names = [library.soname for library in context.select_missing(Cause.CUDNN_VERSION_MISMATCH)]
+        names = [library.soname for library in context.select_missing_libraries(Cause.CUDNN_VERSION_MISMATCH)]
         return [path_shadowing.add_shadowing_explanation(context, _build_major_finding(context), names)]
     resolution = next(
         (candidate for candidate in loader.resolutions if candidate.soname.startswith("libcudnn.")), None
     )
     if resolution is None or not resolution.ok or resolution.path is None:
         return NotApplicable("TensorFlow opens no cuDNN here")
-    built_cudnn = build.release.cudnn if build.exact and build.release is not None else build.cudnn
+    built_cudnn = build.release.cudnn if build.is_exact_release and build.release is not None else build.cudnn
     if built_cudnn is None or "." not in built_cudnn:
         return CouldNotCheck("with which cuDNN this TensorFlow was built is not known")
     cudnn = find_library_version(context.facts, resolution)
@@ -70,7 +70,7 @@ def _get_major_minor(version: str) -> tuple[int, ...]:
 
 def _build_major_finding(context: RuleContext) -> Finding:
     """Return the finding that only another major version of cuDNN is installed."""
-    library = context.select_missing(Cause.CUDNN_VERSION_MISMATCH)[0]
+    library = context.select_missing_libraries(Cause.CUDNN_VERSION_MISMATCH)[0]
     build = context.build
     version = build.version if build is not None else ""
     installed = (

@@ -25,9 +25,9 @@ from tfdoctor.causes.steps import Install
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import find_distributions_without_package, find_unreadable_package
-from tfdoctor.predict.failures import find_tensorflow_damage
+from tfdoctor.predict.failures import list_damaged_tensorflow_files
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared.companions import DAMAGE_TEXTS
+from tfdoctor.rules.shared.companions import DAMAGE_PREDICATES
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Distribution
@@ -53,7 +53,7 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("TensorFlow is not installed")
     if tensorflow.missing_files:
         return [_build_missing_files_finding(context)]
-    differences = find_tensorflow_damage(python, tensorflow, context.compat)
+    differences = list_damaged_tensorflow_files(python, tensorflow, context.compat)
     if differences:
         return [_build_changed_files_finding(context, differences)]
     if tensorflow.distribution is None and not tensorflow.conda_build:
@@ -105,7 +105,8 @@ def _build_changed_files_finding(context: RuleContext, differences: tuple[FileDi
     tensorflow, build = context.tensorflow, context.build
     location = tensorflow.package_dir.rpartition("/")[0] if tensorflow is not None else ""
     evidence = [
-        Evidence(f"{location}/{difference.path}", DAMAGE_TEXTS[difference.what]) for difference in differences
+        Evidence(f"{location}/{difference.path}", DAMAGE_PREDICATES[difference.what])
+        for difference in differences
     ]
     names = ", ".join(difference.path.rpartition("/")[2] for difference in differences[:3])
     count_text = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
@@ -131,7 +132,7 @@ def _build_changed_files_finding(context: RuleContext, differences: tuple[FileDi
         Cause.DAMAGED_FILE,
         Severity.ERROR,
         f"{names}{count_text} of TensorFlow: not as installed, and import tensorflow loads it.",
-        title=f"TensorFlow's installation is damaged: {names}{count_text} {DAMAGE_TEXTS[differences[0].what]}",
+        title=f"TensorFlow's installation is damaged: {names}{count_text} {DAMAGE_PREDICATES[differences[0].what]}",
         evidence=evidence,
         remedies=[_build_reinstall_remedy(context, [requirement])],
     )
@@ -160,7 +161,7 @@ def _build_reinstall_remedy(context: RuleContext, requirements: list[str]) -> Re
             advice.format_pip_install(context.target, requirements, options="--force-reinstall --no-deps"),
             advice.format_check_command(context.target),
         ),
-        steps=(Install(tuple(requirements), reinstall=True, dependencies=False),),
+        steps=(Install(tuple(requirements), force_reinstall=True, install_dependencies=False),),
     )
 
 

@@ -21,9 +21,9 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
-from tfdoctor.causes.steps import Install, Remove
+from tfdoctor.causes.steps import Install, RemovePath
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import is_in_wheels, list_unusable_files
+from tfdoctor.predict import is_in_nvidia_wheel, list_unusable_files
 from tfdoctor.rules.base import LOADER, Result, Rule, RuleContext
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 
@@ -38,8 +38,8 @@ SYSTEM_PREFIXES = ("/usr/", "/lib", "/opt/")
 def check(context: RuleContext) -> Result:
     libraries = [
         library
-        for library in context.select_missing(Cause.LIBS_NOT_INSTALLED, Cause.DAMAGED_FILE)
-        if library.damaged
+        for library in context.select_missing_libraries(Cause.LIBS_NOT_INSTALLED, Cause.DAMAGED_FILE)
+        if library.file_problem
     ]
     if not libraries:
         return ()
@@ -49,7 +49,7 @@ def check(context: RuleContext) -> Result:
     for library, attempt in zip(libraries, rejected_files, strict=True):
         evidence.append(Evidence(attempt.path, f"{attempt.problem} (reached through {attempt.via})"))
         evidence.append(Evidence("the loader", library.resolution.error))
-        evidence += [Evidence(copy.path, "is there, and never reached") for copy in library.elsewhere]
+        evidence += [Evidence(copy.path, "is there, and never reached") for copy in library.usable_files]
     causes_crash = any(library.resolution.crash for library in libraries)
     file_names = dict.fromkeys(attempt.path.rpartition("/")[2] for attempt in rejected_files)
     explanation = f"The loader stops at {', '.join(file_names)} when TensorFlow asks for {names}: it takes no other file."
@@ -89,9 +89,11 @@ def _build_remedies(
     paths = [attempt.path for attempt in rejected_files]
     # a copy is of use only if the loader's results without the variables show what hides it
     has_measured_results = context.loader is not None and context.loader.without
-    copies = [copy for library in libraries for copy in library.elsewhere[:1]] if has_measured_results else []
+    copies = (
+        [copy for library in libraries for copy in library.usable_files[:1]] if has_measured_results else []
+    )
     removal = advice.make_file_removal_remedy(context.target, rejected_files, copies)
-    if removal is not None and all(library.elsewhere for library in libraries):
+    if removal is not None and all(library.usable_files for library in libraries):
         return [removal]
     wheel_paths = [path for path in paths if _is_wheel_file(context, path)]
     names = [
@@ -109,7 +111,7 @@ def _build_remedies(
             Remedy(
                 "Reinstall the wheel that it belongs to.",
                 (command, advice.format_check_command(context.target)),
-                steps=(Install(pins, reinstall=True, dependencies=False),),
+                steps=(Install(pins, force_reinstall=True, install_dependencies=False),),
             )
         ]
     rename_commands = tuple(
@@ -121,11 +123,11 @@ def _build_remedies(
             "Rename the damaged file.",
             (*rename_commands, advice.format_check_command(context.target)),
             changes_system=any(path.startswith(SYSTEM_PREFIXES) for path in paths),
-            steps=tuple(Remove(path) for path in paths) if _are_in_environment(context, paths) else (),
+            steps=tuple(RemovePath(path) for path in paths) if _are_in_environment(context, paths) else (),
         )
     ]
     names_without_copy = [
-        name for name, library in zip(names, libraries, strict=True) if not library.elsewhere
+        name for name, library in zip(names, libraries, strict=True) if not library.usable_files
     ]
     if names_without_copy:
         remedies += advice.make_library_remedies(context.target, names_without_copy)
@@ -145,7 +147,7 @@ def _is_wheel_file(context: RuleContext, path: str) -> bool:
         for distribution in context.python.distributions
         for damaged_path in distribution.changed
     )
-    return is_in_wheels(context.python, path) or any(
+    return is_in_nvidia_wheel(context.python, path) or any(
         posixpath.basename(damaged_path) == name for damaged_path in changed_paths
     )
 

@@ -25,7 +25,7 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 
-MISSING_NODE_CAUSES = frozenset({Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN})
+CAUSES_OF_MISSING_NODES = frozenset({Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN})
 """The causes that cuInit's error can suggest if device nodes are missing or closed."""
 
 
@@ -46,13 +46,15 @@ def _require_nodes(context: RuleContext) -> NotApplicable | CouldNotCheck | None
 def check(context: RuleContext) -> Result:
     driver = context.facts.driver
     state = drivers.determine_driver_state(context)
-    if state.cause is not None and state.cause not in MISSING_NODE_CAUSES:
+    if state.cause is not None and state.cause not in CAUSES_OF_MISSING_NODES:
         return NotApplicable("the driver fails for another reason")
-    errors = drivers.list_node_errors(context) if state.cause is not None else []
+    errors = drivers.list_node_problems(context) if state.cause is not None else []
     if not errors or state.cause is None:
         return ()
-    closed_nodes = state.cuda.closed_nodes if state.cuda is not None else ()
-    refused_nodes = state.cuda.refused_nodes if state.cuda is not None and not closed_nodes else ()
+    closed_nodes = state.driver_result.closed_nodes if state.driver_result is not None else ()
+    refused_nodes = (
+        state.driver_result.refused_nodes if state.driver_result is not None and not closed_nodes else ()
+    )
     nodes = value_of(driver.nodes)
     evidence = [Evidence("/dev", error) for error in errors]
     evidence.append(Evidence("/dev", f"there: {', '.join(nodes.names) if nodes is not None else 'none'}"))
@@ -147,5 +149,5 @@ RULE = Rule(
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN),
     check,
     short_title="device nodes are missing or closed",
-    needs=(_require_nodes, prerequisites.require_driver),
+    needs=(_require_nodes, prerequisites.require_driver_result),
 )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.facts import CudaDriver
 
-MPS_CODES = frozenset({800, 805, 806, 807, 808, 809})
+MPS_ERROR_CODES = frozenset({800, 805, 806, 807, 808, 809})
 """Numbers of the CUDA errors about the Multi-Process Service."""
 
 
@@ -39,21 +39,21 @@ def check(context: RuleContext) -> Result:
     hang_reason = drivers.find_hang_reason(context)
     if hang_reason:
         return [_build_hang_finding(context, hang_reason)]
-    unmet_result = prerequisites.require_driver(context)
+    unmet_result = prerequisites.require_driver_result(context)
     if unmet_result is not None:
         return unmet_result
     state = drivers.determine_driver_state(context)
-    if state.cuda is None or state.cause is None:
+    if state.driver_result is None or state.cause is None:
         return ()
     if state.cause is not Cause.DRIVER_INIT_UNKNOWN:
         return NotApplicable("the driver's answer names the reason itself")
-    if drivers.list_node_errors(context):
+    if drivers.list_node_problems(context):
         return NotApplicable("device nodes are missing or closed, which TFD113 explains")
-    code = kernels.find_module_rule_code(context)
+    code = kernels.find_missing_module_rule(context)
     if code:
         return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {code} explains")
-    title, explanation, remedies = _explain_crash(context, state.cuda) or _explain_failure(
-        context, state.cuda
+    title, explanation, remedies = _explain_crash(context, state.driver_result) or _explain_failure(
+        context, state.driver_result
     )
     source = getattr(context.facts.driver.cuda, "source", "libcuda.so.1")
     evidence = [
@@ -99,7 +99,7 @@ def _build_hang_finding(context: RuleContext, reason: str) -> Finding:
     )
 
 
-def _explain_crash(context: RuleContext, driver_result: CudaDriver) -> kernels.ProblemText | None:
+def _explain_crash(context: RuleContext, driver_result: CudaDriver) -> kernels.ProblemExplanation | None:
     """Explain a crash of the driver's library; None if it did not crash."""
     if not driver_result.crashed:
         return None
@@ -131,15 +131,15 @@ def _explain_crash(context: RuleContext, driver_result: CudaDriver) -> kernels.P
     )
 
 
-def _explain_failure(context: RuleContext, driver_result: CudaDriver) -> kernels.ProblemText:
+def _explain_failure(context: RuleContext, driver_result: CudaDriver) -> kernels.ProblemExplanation:
     """Explain the error that cuInit returned."""
     code = driver_result.init or 0
     # if MPS is in use, its errors also appear as CUDA_ERROR_UNKNOWN (999)
-    if code in MPS_CODES or (
+    if code in MPS_ERROR_CODES or (
         code == 999 and "CUDA_MPS_PIPE_DIRECTORY" in context.facts.environment.variables
     ):
         return _explain_mps(context, driver_result)
-    explain_by_code: dict[int, Callable[[RuleContext], kernels.ProblemText]] = {
+    explain_by_code: dict[int, Callable[[RuleContext], kernels.ProblemExplanation]] = {
         2: _explain_memory_failure,  # CUDA_ERROR_OUT_OF_MEMORY
         46: _explain_unavailable_device,  # CUDA_ERROR_DEVICE_UNAVAILABLE
         214: _explain_ecc_error,  # CUDA_ERROR_ECC_UNCORRECTABLE
@@ -150,7 +150,7 @@ def _explain_failure(context: RuleContext, driver_result: CudaDriver) -> kernels
     return explain(context) if explain is not None else _explain_unknown_error(context, driver_result)
 
 
-def _explain_unknown_error(context: RuleContext, driver_result: CudaDriver) -> kernels.ProblemText:
+def _explain_unknown_error(context: RuleContext, driver_result: CudaDriver) -> kernels.ProblemExplanation:
     """Explain an error without a function of its own, such as 999, 3 or 101.
 
     The explanation is based on the machine's state, which says more than the number.
@@ -226,7 +226,7 @@ def _explain_unknown_error(context: RuleContext, driver_result: CudaDriver) -> k
     )
 
 
-def _explain_memory_failure(context: RuleContext) -> kernels.ProblemText:
+def _explain_memory_failure(context: RuleContext) -> kernels.ProblemExplanation:
     """Explain error 2: the operating system gives the driver no memory."""
     del context
     return (
@@ -240,7 +240,7 @@ def _explain_memory_failure(context: RuleContext) -> kernels.ProblemText:
     )
 
 
-def _explain_unavailable_device(context: RuleContext) -> kernels.ProblemText:
+def _explain_unavailable_device(context: RuleContext) -> kernels.ProblemExplanation:
     """Explain error 46: another process uses the GPU exclusively, or the GPU is in a bad state."""
     return (
         "The card is present but not available",
@@ -258,7 +258,7 @@ def _explain_unavailable_device(context: RuleContext) -> kernels.ProblemText:
     )
 
 
-def _explain_ecc_error(context: RuleContext) -> kernels.ProblemText:
+def _explain_ecc_error(context: RuleContext) -> kernels.ProblemExplanation:
     """Explain error 214: a memory error that cannot be corrected."""
     return (
         "The card's memory has an error that cannot be corrected",
@@ -270,7 +270,7 @@ def _explain_ecc_error(context: RuleContext) -> kernels.ProblemText:
     )
 
 
-def _explain_failed_system_call(context: RuleContext) -> kernels.ProblemText:
+def _explain_failed_system_call(context: RuleContext) -> kernels.ProblemExplanation:
     """Explain error 304: a system call of the driver failed."""
     return (
         "The driver is refused something by the operating system",
@@ -290,7 +290,7 @@ def _explain_failed_system_call(context: RuleContext) -> kernels.ProblemText:
     )
 
 
-def _explain_fabric_manager(context: RuleContext) -> kernels.ProblemText:
+def _explain_fabric_manager(context: RuleContext) -> kernels.ProblemExplanation:
     """Explain error 802: the service that sets up NVSwitch does not run."""
     sudo, manager = advice.get_sudo_prefix(context.target), advice.get_package_manager(context.target)
     version = drivers.find_driver_version(context)
@@ -337,7 +337,7 @@ def _explain_fabric_manager(context: RuleContext) -> kernels.ProblemText:
     )
 
 
-def _explain_mps(context: RuleContext, driver_result: CudaDriver) -> kernels.ProblemText:
+def _explain_mps(context: RuleContext, driver_result: CudaDriver) -> kernels.ProblemExplanation:
     """Explain an error caused by the Multi-Process Service."""
     pipe_directory = context.facts.environment.variables.get("CUDA_MPS_PIPE_DIRECTORY")
     variable_text = f" CUDA_MPS_PIPE_DIRECTORY is {pipe_directory!r}." if pipe_directory else ""

@@ -22,7 +22,7 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.facts import Known, SmiFailure, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import find_kernel_mismatch
+from tfdoctor.predict import find_kernel_module_mismatch
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 
@@ -41,13 +41,13 @@ def check(context: RuleContext) -> Result:
         return ()
     has_failed = state.cause is Cause.DRIVER_LIB_MISMATCH
     is_fatal = has_failed or context.prediction.cause is Cause.DRIVER_LIB_MISMATCH
-    mismatch = find_kernel_mismatch(context.facts)
+    mismatch = find_kernel_module_mismatch(context.facts)
     if mismatch is not None:
         module_version, library_version = mismatch
         description = f"The kernel module in memory is {module_version}, the libraries are {library_version}"
     else:
         description = "The kernel module in memory and the libraries have different versions"
-    driver_result = state.cuda
+    driver_result = state.driver_result
     evidence = list(mismatch_evidence)
     if has_failed and driver_result is not None:
         source = getattr(context.facts.driver.cuda, "source", "libcuda.so.1")
@@ -123,5 +123,5 @@ RULE = Rule(
     (Cause.DRIVER_LIB_MISMATCH,),
     check,
     short_title="parts of different versions",
-    needs=(prerequisites.require_driver,),
+    needs=(prerequisites.require_driver_result,),
 )

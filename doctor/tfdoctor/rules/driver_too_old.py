@@ -45,7 +45,7 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("there is no TensorFlow with a known CUDA")
     if driver_minimum.minimum is None:
         return NotApplicable(f"no table says which driver CUDA {driver_minimum.cuda} needs here")
-    driver_cuda = state.cuda.version if state.cuda is not None else None
+    driver_cuda = state.driver_result.version if state.driver_result is not None else None
     driver_version, _ = drivers.find_driver_version(context) or (None, "")
     if driver_cuda is not None:
         is_too_old = not versions.is_at_least(driver_cuda, _get_min_driver_cuda(driver_minimum))
@@ -65,10 +65,10 @@ def check(context: RuleContext) -> Result:
 def _find_minimum(context: RuleContext) -> DriverMinimum | None:
     """Return the minimum driver of this build's CUDA; None if its CUDA is not known."""
     build = context.build
-    if build is None or build.cuda is None or build.rocm or not versions.is_version(build.cuda):
+    if build is None or build.cuda is None or build.is_rocm or not versions.is_version(build.cuda):
         return None
     is_windows = context.facts.machine.system == "Windows" or bool(context.facts.machine.wsl)
-    return context.compat.driver_minimum(build.cuda, "windows" if is_windows else "linux")
+    return context.compat.find_driver_minimum(build.cuda, "windows" if is_windows else "linux")
 
 
 def _get_min_driver_cuda(driver_minimum: DriverMinimum) -> str:
@@ -89,7 +89,7 @@ def _lacks_newer_driver(context: RuleContext, driver_minimum: DriverMinimum) -> 
     for device in devices:
         # an unknown GPU counts as so new ("99") that no driver has dropped it
         branch = context.compat.cards.find_unsupported(device.compute_capability or "99")
-        if branch is None or versions.major(driver_minimum.minimum) <= versions.major(branch.last):
+        if branch is None or versions.major(driver_minimum.minimum) <= versions.major(branch.last_branch):
             return False
         if drivers.find_code_kind(context, device.compute_capability or "99") != "none":
             return False
@@ -126,7 +126,9 @@ def _build_cuinit_finding(context: RuleContext, reason: str) -> Finding:
     )
 
 
-def _build_driver_finding(context: RuleContext, driver_minimum: DriverMinimum, driver_cuda: str | None) -> Finding:
+def _build_driver_finding(
+    context: RuleContext, driver_minimum: DriverMinimum, driver_cuda: str | None
+) -> Finding:
     """Return the finding about a driver that is below the minimum for this build's CUDA."""
     driver_version, _ = drivers.find_driver_version(context) or (None, "")
     name = f"Driver {driver_version}" if driver_version is not None else "The driver"
@@ -172,7 +174,9 @@ def _find_support_problem(
     ]
 
 
-def _find_jit_problem(context: RuleContext, driver_minimum: DriverMinimum, driver_cuda: str | None) -> list[Finding]:
+def _find_jit_problem(
+    context: RuleContext, driver_minimum: DriverMinimum, driver_cuda: str | None
+) -> list[Finding]:
     """Return a finding if the driver can run this build's machine code but is too old to compile its PTX.
 
     The PTX is needed only for GPUs without machine code for all kernels.
@@ -182,7 +186,7 @@ def _find_jit_problem(context: RuleContext, driver_minimum: DriverMinimum, drive
     affected: list[tuple[CudaDevice, str, str]] = []
     for device in drivers.list_shown_devices(context):
         compilation = (
-            drivers.find_required_compilation(context, device.compute_capability)
+            drivers.find_ptx_requirement(context, device.compute_capability)
             if device.compute_capability
             else None
         )
@@ -197,7 +201,7 @@ def _find_jit_problem(context: RuleContext, driver_minimum: DriverMinimum, drive
     # the GPU that needs the newest driver
     device, ptx_cuda, share = max(affected, key=lambda entry: versions.parse(entry[1]))
     code = "no machine code" if share == "all" else f"{share} of its kernels as PTX alone"
-    required_driver = context.compat.driver_minimum(ptx_cuda, driver_minimum.os).own
+    required_driver = context.compat.find_driver_minimum(ptx_cuda, driver_minimum.os).toolkit_driver
     return [
         RULE.make_finding(
             Cause.DRIVER_TOO_OLD,

@@ -28,10 +28,10 @@ from tfdoctor.rules.shared import engines
 
 def check(context: RuleContext) -> Result:
     containers = engines.get_container_facts(context)
-    if containers.tool("docker") is None and engine.get_docker_engine(containers) is None:
+    if containers.find_tool("docker") is None and engine.get_docker_engine(containers) is None:
         return NotApplicable("there is no Docker")
     return engines.make_problem_findings(
-        RULE, engine_state.find_misconfigurations(containers, advice.get_sudo_prefix(context.target))
+        RULE, engine_state.find_config_problems(containers, advice.get_sudo_prefix(context.target))
     )
 
 
@@ -42,6 +42,6 @@ RULE = Rule(
     (Cause.NO_NVIDIA_RUNTIME,),
     check,
     short_title="Docker's configuration cannot work",
-    needs=(engines.require_engine,),
+    needs=(engines.require_container_engine,),
     containers_only=True,
 )

@@ -44,6 +44,6 @@ RULE = Rule(
     (Cause.INCONCLUSIVE,),
     check,
     short_title="Docker does not answer",
-    needs=(engines.require_engine,),
+    needs=(engines.require_container_engine,),
     containers_only=True,
 )

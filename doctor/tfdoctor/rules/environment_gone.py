@@ -28,7 +28,7 @@ from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared.pythons import describe_python_choice
 
 if TYPE_CHECKING:
-    from tfdoctor.facts.python import LostEnvironment
+    from tfdoctor.facts.python import UnusableEnvironment
 
 PROBLEM_CLAUSES = {
     "gone": "which is not there: it was moved or deleted",
@@ -79,7 +79,7 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def build_restore_remedies(environment: LostEnvironment) -> list[Remedy]:
+def build_restore_remedies(environment: UnusableEnvironment) -> list[Remedy]:
     """Return the remedies that restore the lost environment."""
     prefix = advice.quote(environment.prefix)
     is_conda = environment.variable == "CONDA_PREFIX"
@@ -131,7 +131,7 @@ def build_restore_remedies(environment: LostEnvironment) -> list[Remedy]:
     ]
 
 
-def _build_base_remedies(environment: LostEnvironment) -> list[Remedy]:
+def _build_base_remedies(environment: UnusableEnvironment) -> list[Remedy]:
     """Return the remedies to replace the base Python with another one of the same minor version.
 
     The environment's packages work only with that minor version.

@@ -19,22 +19,24 @@ from __future__ import annotations
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, make_unknown_result
+from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, require_known_fact
 from tfdoctor.rules.shared import prerequisites
-from tfdoctor.text import lazy_pattern
+from tfdoctor.text import make_lazy_pattern
 
-MISSING_GLIBC_ERROR = lazy_pattern(r"version `GLIBC_([\d.]+)'")
+MISSING_GLIBC_PATTERN = make_lazy_pattern(r"version `GLIBC_([\d.]+)'")
 """The loader's error about a missing glibc version."""
 
 
 def check(context: RuleContext) -> Result:
     if context.loader is None:
-        unmet_result = make_unknown_result(context.facts.loader, "the loader")
-        return CouldNotCheck(unmet_result.reason if unmet_result is not None else "the loader could not be followed")
+        unmet_result = require_known_fact(context.facts.loader, "the loader")
+        return CouldNotCheck(
+            unmet_result.reason if unmet_result is not None else "the loader could not be followed"
+        )
     failures = [
         (failure, match[1])
         for failure in context.loader.import_needs
-        if (match := MISSING_GLIBC_ERROR.search(failure.error))
+        if (match := MISSING_GLIBC_PATTERN.search(failure.error))
     ]
     if not failures:
         return ()

@@ -30,30 +30,30 @@ MAX_NAMED_PROCESSES = 6
 """The maximum number of processes that a text names."""
 LIST_PROCESSES_COMMAND = "nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv"
 """The command that lists the processes that compute on the GPUs."""
-MIN_REPORTED_MIB = 500
+CUDA_CONTEXT_MIB = 500
 """The memory that a CUDA context with cuBLAS and cuDNN takes before the first tensor, roughly."""
 
 
 @dataclass(frozen=True, slots=True)
-class GpuMemory:
+class GpuUsage:
     """The memory in MiB, the compute mode and the processes of a GPU. None means that a value is not known."""
 
     label: str
     pci_bus_id: str | None
     uuid: str | None
     index: int
-    total: int | None
-    used: int | None
-    mode: str
+    total_mib: int | None
+    used_mib: int | None
+    compute_mode: str
     """The compute mode as nvidia-smi names it; "" if not known."""
     processes: tuple[SmiProcess, ...] = ()
     lists_processes: bool = False
     """True if nvidia-smi lists the processes of this GPU, even if there are none."""
 
     @property
-    def free(self) -> int | None:
+    def free_mib(self) -> int | None:
         """Free memory in MiB; None if not known."""
-        return self.total - self.used if self.total and self.used is not None else None
+        return self.total_mib - self.used_mib if self.total_mib and self.used_mib is not None else None
 
 
 def check(context: RuleContext) -> Result:
@@ -72,7 +72,7 @@ def check(context: RuleContext) -> Result:
     visible_gpus = _select_visible_gpus(context, gpus)
     if not visible_gpus:
         return NotApplicable("no card is visible here")
-    prohibited_gpus = [gpu for gpu in visible_gpus if gpu.mode.lower() == "prohibited"]
+    prohibited_gpus = [gpu for gpu in visible_gpus if gpu.compute_mode.lower() == "prohibited"]
     findings = [_build_prohibited_finding(context, prohibited_gpus, visible_gpus)] if prohibited_gpus else []
     usable_gpus = [gpu for gpu in visible_gpus if gpu not in prohibited_gpus]
     busy_gpus = [gpu for gpu in usable_gpus if _is_busy(gpu)]
@@ -81,7 +81,7 @@ def check(context: RuleContext) -> Result:
     return findings
 
 
-def _list_gpus(context: RuleContext) -> list[GpuMemory] | None:
+def _list_gpus(context: RuleContext) -> list[GpuUsage] | None:
     """Return the GPUs from NVML with the modes from nvidia-smi, else from nvidia-smi alone.
 
     Return None if neither reports them. GPUs in MIG mode are omitted: their memory is not that of their instances.
@@ -96,14 +96,14 @@ def _list_gpus(context: RuleContext) -> list[GpuMemory] | None:
             if gpu is not None and gpu.mig:
                 continue
             gpus.append(
-                GpuMemory(
+                GpuUsage(
                     label=device.name or f"GPU {device.index}",
                     pci_bus_id=device.pci_bus_id,
                     uuid=device.uuid,
                     index=device.index,
-                    total=device.memory_total_mib,
-                    used=device.memory_used_mib,
-                    mode=(gpu.compute_mode if gpu is not None else None) or "",
+                    total_mib=device.memory_total_mib,
+                    used_mib=device.memory_used_mib,
+                    compute_mode=(gpu.compute_mode if gpu is not None else None) or "",
                     processes=gpu.processes if gpu is not None else (),
                     lists_processes=gpu is not None and gpu.lists_processes,
                 )
@@ -112,14 +112,14 @@ def _list_gpus(context: RuleContext) -> list[GpuMemory] | None:
     if not smi_gpus:
         return None
     return [
-        GpuMemory(
+        GpuUsage(
             label=gpu.name or f"GPU {gpu.index}",
             pci_bus_id=gpu.pci_bus_id,
             uuid=gpu.uuid,
             index=gpu.index or 0,
-            total=gpu.memory_total_mib,
-            used=gpu.memory_used_mib,
-            mode=gpu.compute_mode or "",
+            total_mib=gpu.memory_total_mib,
+            used_mib=gpu.memory_used_mib,
+            compute_mode=gpu.compute_mode or "",
             processes=gpu.processes,
             lists_processes=gpu.lists_processes,
         )
@@ -128,7 +128,7 @@ def _list_gpus(context: RuleContext) -> list[GpuMemory] | None:
     ]
 
 
-def _select_visible_gpus(context: RuleContext, gpus: list[GpuMemory]) -> list[GpuMemory]:
+def _select_visible_gpus(context: RuleContext, gpus: list[GpuUsage]) -> list[GpuUsage]:
     """Return the GPUs that TensorFlow will see: those whose PCI addresses the driver shows."""
     driver_result = value_of(context.facts.driver.cuda)
     if driver_result is None or driver_result.init is None:
@@ -139,26 +139,30 @@ def _select_visible_gpus(context: RuleContext, gpus: list[GpuMemory]) -> list[Gp
     return [gpu for gpu in gpus if gpu.pci_bus_id in addresses]
 
 
-def _is_busy(gpu: GpuMemory) -> bool:
+def _is_busy(gpu: GpuUsage) -> bool:
     """Return whether less than half of the memory, or less than MIN_REPORTED_MIB, is free."""
-    free = gpu.free
-    return free is not None and gpu.total is not None and (free < MIN_REPORTED_MIB or free * 2 < gpu.total)
+    free = gpu.free_mib
+    return (
+        free is not None
+        and gpu.total_mib is not None
+        and (free < CUDA_CONTEXT_MIB or free * 2 < gpu.total_mib)
+    )
 
 
-def _format_memory(gpu: GpuMemory) -> str:
+def _format_memory(gpu: GpuUsage) -> str:
     """Format the free and total memory of a GPU."""
     address = f" ({gpu.pci_bus_id})" if gpu.pci_bus_id else ""
-    return f"{gpu.label}{address}: {gpu.free} of {gpu.total} MiB free"
+    return f"{gpu.label}{address}: {gpu.free_mib} of {gpu.total_mib} MiB free"
 
 
 def _build_busy_finding(
-    context: RuleContext, busy_gpus: list[GpuMemory], visible_gpus: list[GpuMemory], gpus: list[GpuMemory]
+    context: RuleContext, busy_gpus: list[GpuUsage], visible_gpus: list[GpuUsage], gpus: list[GpuUsage]
 ) -> Finding:
     """Return the finding about memory that other processes use; an error if every visible GPU is full."""
-    is_full = all((gpu.free or 0) < MIN_REPORTED_MIB for gpu in busy_gpus) and len(busy_gpus) == len(
+    is_full = all((gpu.free_mib or 0) < CUDA_CONTEXT_MIB for gpu in busy_gpus) and len(busy_gpus) == len(
         visible_gpus
     )
-    is_exclusive = any("exclusive" in gpu.mode.lower() for gpu in busy_gpus)
+    is_exclusive = any("exclusive" in gpu.compute_mode.lower() for gpu in busy_gpus)
     mode_text = " Its compute mode lets one process at a time use it." if is_exclusive else ""
     consequence = (
         "That is too little for TensorFlow to start." if is_full else _describe_memory_use(context, busy_gpus)
@@ -190,18 +194,19 @@ def _build_busy_finding(
     )
 
 
-def _describe_memory_use(context: RuleContext, busy_gpus: list[GpuMemory]) -> str:
+def _describe_memory_use(context: RuleContext, busy_gpus: list[GpuUsage]) -> str:
     """Describe how much of the free memory TensorFlow would take, in MiB if its reserve is known."""
     build = context.build
     driver_result = value_of(context.facts.driver.cuda)
-    free = busy_gpus[0].free
-    reserve = context.compat.cards.reserve
+    free = busy_gpus[0].free_mib
+    reserve = context.compat.cards.memory_reserve
     if build is None or build.version is None or driver_result is None or not free:
         return "TensorFlow takes nearly all that is left."
     if versions.compare(versions.major_minor(build.version), reserve.since) < 0:
         return "TensorFlow takes nearly all that is left."
     device = next(
-        (candidate for candidate in driver_result.devices if candidate.pci_bus_id == busy_gpus[0].pci_bus_id), None
+        (candidate for candidate in driver_result.devices if candidate.pci_bus_id == busy_gpus[0].pci_bus_id),
+        None,
     )
     if device is None or device.compute_capability is None or len(busy_gpus) > 1:
         return "TensorFlow takes nearly all that is left."
@@ -209,7 +214,7 @@ def _describe_memory_use(context: RuleContext, busy_gpus: list[GpuMemory]) -> st
     return f"TensorFlow would take nearly all that is left, about {max(free - reserved, 0)} MiB."
 
 
-def _describe_processes(gpu: GpuMemory) -> list[str]:
+def _describe_processes(gpu: GpuUsage) -> list[str]:
     """Describe the processes on the GPU: the largest first, and those that only draw a screen ("G") last."""
     processes = sorted(gpu.processes, key=lambda process: (process.kind == "G", -(process.used_mib or 0)))
     return [_describe_process(process) for process in processes]
@@ -230,24 +235,24 @@ def _describe_process(process: SmiProcess) -> str:
     return f"{name}{command}{pid}{owner}{container}{amount}{state}"
 
 
-def _describe_unlisted_memory(gpu: GpuMemory, *, in_container: bool) -> list[str]:
+def _describe_unlisted_memory(gpu: GpuUsage, *, in_container: bool) -> list[str]:
     """Return a clause about memory that no listed process holds; an empty list if it is negligible.
 
     If the memory of a listed process is not known, the clause says only that.
     """
-    if gpu.used is None or not gpu.lists_processes:
+    if gpu.used_mib is None or not gpu.lists_processes:
         return []
     if any(process.used_mib is None for process in gpu.processes):
         return ["nvidia-smi does not say how much each holds"]
-    unlisted = gpu.used - sum(process.used_mib or 0 for process in gpu.processes)
-    if unlisted < MIN_REPORTED_MIB:
+    unlisted = gpu.used_mib - sum(process.used_mib or 0 for process in gpu.processes)
+    if unlisted < CUDA_CONTEXT_MIB:
         return []
     if in_container:
         return [f"{unlisted} MiB are held by processes that this container cannot see"]
     return [f"{unlisted} MiB are held by processes that nvidia-smi does not list here"]
 
 
-def _build_end_process_remedies(context: RuleContext, busy_gpus: list[GpuMemory]) -> list[Remedy]:
+def _build_end_process_remedies(context: RuleContext, busy_gpus: list[GpuUsage]) -> list[Remedy]:
     """Return the remedies to end the processes that hold the memory."""
     sudo = advice.get_sudo_prefix(context.target)
     processes = [process for gpu in busy_gpus for process in gpu.processes if process.kind != "G"]
@@ -308,13 +313,13 @@ def _build_end_process_remedies(context: RuleContext, busy_gpus: list[GpuMemory]
 
 
 def _build_remedies(
-    context: RuleContext, busy_gpus: list[GpuMemory], gpus: list[GpuMemory], *, is_full: bool
+    context: RuleContext, busy_gpus: list[GpuUsage], gpus: list[GpuUsage], *, is_full: bool
 ) -> list[Remedy]:
     """Return the remedies: end the processes, use a free GPU, or share the memory."""
     remedies = _build_end_process_remedies(context, busy_gpus)
     free_gpus = [gpu for gpu in gpus if gpu not in busy_gpus and gpu.uuid and not _is_busy(gpu)]
     if free_gpus:
-        best = max(free_gpus, key=lambda gpu: gpu.free or 0)
+        best = max(free_gpus, key=lambda gpu: gpu.free_mib or 0)
         remedies.append(
             Remedy(
                 f"Use the free card ({best.label}).",
@@ -335,7 +340,7 @@ def _build_remedies(
 
 
 def _build_prohibited_finding(
-    context: RuleContext, prohibited_gpus: list[GpuMemory], visible_gpus: list[GpuMemory]
+    context: RuleContext, prohibited_gpus: list[GpuUsage], visible_gpus: list[GpuUsage]
 ) -> Finding:
     """Return the finding about the compute mode Prohibited; an error if all visible GPUs are in it."""
     sudo = advice.get_sudo_prefix(context.target)
@@ -348,7 +353,8 @@ def _build_prohibited_finding(
         title="The card's compute mode forbids computing",
         short_title="its compute mode forbids computing",
         evidence=[
-            Evidence("nvidia-smi -q -x", f"{gpu.label}: compute mode {gpu.mode}") for gpu in prohibited_gpus
+            Evidence("nvidia-smi -q -x", f"{gpu.label}: compute mode {gpu.compute_mode}")
+            for gpu in prohibited_gpus
         ],
         remedies=[
             Remedy(

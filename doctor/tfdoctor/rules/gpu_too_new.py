@@ -25,7 +25,7 @@ from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.fit.constraints import find_exceeded_capability
 from tfdoctor.predict import find_cudnn_version
-from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, require_value
+from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, get_required_value
 from tfdoctor.rules.shared import drivers, prerequisites, variable_origins
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ MAX_CACHE_BYTES = 4294967296
 
 
 def check(context: RuleContext) -> Result:
-    build, devices = require_value(context.build), drivers.list_devices_with_capability(context)
+    build, devices = get_required_value(context.build), drivers.list_devices_with_capability(context)
     findings = []
     for capability in dict.fromkeys(device.compute_capability or "" for device in devices):
         same_capability = [device for device in devices if device.compute_capability == capability]
@@ -65,7 +65,7 @@ def _find_capability_problem(
 
 def _list_known_problems(context: RuleContext, build: Build, capability: str) -> list[Problem]:
     """Return the known problems of this release that depend on the capability of the GPU alone."""
-    release = build.release if build.exact else None
+    release = build.release if build.is_exact_release else None
     if release is None:
         return []
     problems = context.compat.list_problems(
@@ -74,7 +74,7 @@ def _list_known_problems(context: RuleContext, build: Build, capability: str) ->
     return [
         problem
         for problem in problems
-        if problem.cause == Cause.GPU_TOO_NEW.value and set(problem.when) <= {"capability"}
+        if problem.cause == Cause.GPU_TOO_NEW.value and set(problem.conditions) <= {"capability"}
     ]
 
 
@@ -179,7 +179,7 @@ def _build_jit_finding(
             explanation=f"{explanation} CUDA_DISABLE_PTX_JIT forbids it, so operations fail.",
             remedies=[
                 variable_origins.make_unset_remedy(
-                    context, "CUDA_DISABLE_PTX_JIT", "Unset the variable.", steps=False
+                    context, "CUDA_DISABLE_PTX_JIT", "Unset the variable.", with_steps=False
                 ),
                 *_build_newer_release_remedies(context),
             ],
@@ -196,7 +196,7 @@ def _build_jit_finding(
                 context,
                 "CUDA_CACHE_DISABLE",
                 "CUDA_CACHE_DISABLE makes every start wait again: unset it.",
-                steps=False,
+                with_steps=False,
             ),
         )
     return _build_finding(
@@ -232,12 +232,12 @@ def _find_cudnn_problem(
     cudnn = find_cudnn_version(context.facts)
     if cudnn is None:
         return None
-    support = context.compat.cudnn_support(cudnn.version, capability)
+    support = context.compat.find_cudnn_support(cudnn.version, capability)
     if support.verdict != "too-new":
         return None
     remedies = []
-    if cudnn.project not in ("", "cudnn") and build.cudnn is not None:
-        requirement = f"{cudnn.project}>={build.cudnn},<{versions.major(cudnn.version) + 1}"
+    if cudnn.package_name not in ("", "cudnn") and build.cudnn is not None:
+        requirement = f"{cudnn.package_name}>={build.cudnn},<{versions.major(cudnn.version) + 1}"
         remedies.append(
             Remedy(
                 "Install the newest cuDNN of the same major version.",
@@ -268,7 +268,7 @@ def _build_newer_release_remedies(context: RuleContext) -> list[Remedy]:
 def _build_native_release_remedies(context: RuleContext, capability: str) -> list[Remedy]:
     """Return the remedy to install the best release for this Python if it has machine code for the GPU."""
     best = advice.find_best_release(context.target)
-    if best is None or context.compat.code_for(best, capability) != "native":
+    if best is None or context.compat.find_code(best, capability) != "native":
         return []
     return advice.make_best_release_remedies(
         context.target, "Install {release}, which has machine code for the card."

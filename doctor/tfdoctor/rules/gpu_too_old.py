@@ -26,7 +26,7 @@ from tfdoctor import advice, fit, versions
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import find_cudnn_version, select_registered_devices
-from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, require_value
+from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, get_required_value
 from tfdoctor.rules.shared import drivers, prerequisites
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def check(context: RuleContext) -> Result:
-    build, devices = require_value(context.build), drivers.list_devices_with_capability(context)
+    build, devices = get_required_value(context.build), drivers.list_devices_with_capability(context)
     findings = _find_minimum_problem(context, build, devices)
     supported_devices = [
         device
@@ -119,7 +119,7 @@ def _find_code_gap(context: RuleContext, build: Build, devices: list[CudaDevice]
 
 def _format_build_code(context: RuleContext, build: Build) -> str:
     """Return the compute capabilities of the build's machine code in parentheses; "" if not known."""
-    architectures = drivers.list_build_architectures(context)
+    architectures = drivers.list_build_capabilities(context)
     code = (
         architectures[0]
         if architectures is not None
@@ -168,16 +168,16 @@ def _find_cudnn_problem(context: RuleContext, devices: list[CudaDevice]) -> list
     cudnn, build = find_cudnn_version(context.facts), context.build
     if cudnn is None or build is None:
         return []
-    version, project = cudnn.version, cudnn.project
+    version, project = cudnn.version, cudnn.package_name
     old_gpus = [
         device
         for device in devices
         if device.compute_capability
-        and context.compat.cudnn_support(version, device.compute_capability).verdict == "dropped"
+        and context.compat.find_cudnn_support(version, device.compute_capability).verdict == "dropped"
     ]
     if not old_gpus:
         return []
-    support = context.compat.cudnn_support(version, old_gpus[0].compute_capability or "")
+    support = context.compat.find_cudnn_support(version, old_gpus[0].compute_capability or "")
     all_fail = len(old_gpus) == len(devices) and old_gpus[0].ordinal >= 0
     evidence = [*_list_evidence(context, old_gpus), Evidence(project or "cuDNN", version)]
     return [

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import (
-    explain_disabled_types,
-    explain_unknown_flags,
+    explain_disabled_device_types,
+    explain_unknown_xla_flag,
     find_import_breaking_variable,
     is_hidden_by_environment,
 )
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 DEVICE_TYPES_VARIABLE = "TF_ENABLED_DEVICE_TYPES"
-XLA_FLAGS_VARIABLE = "TF_XLA_FLAGS"
-REQUEST_COMMANDS = {
+TF_XLA_FLAGS_VARIABLE = "TF_XLA_FLAGS"
+GPU_REQUEST_COMMANDS = {
     "slurm": ("srun --gres=gpu:1 python3 SCRIPT.py",),
     "lsf": ('bsub -gpu "num=1" python3 SCRIPT.py',),
     "pbs": ("qsub -l select=1:ngpus=1 JOB.sh",),
@@ -48,7 +48,7 @@ REQUEST_COMMANDS = {
     "kubernetes": (),
 }
 """Commands that request a GPU from each scheduler."""
-REQUEST_HINTS = {
+GPU_REQUEST_HINTS = {
     "ray": ": ask for one in the code, `@ray.remote(num_gpus=1)`",
     "kubernetes": ": ask for one in the pod's specification, `limits: {nvidia.com/gpu: 1}`",
 }
@@ -57,7 +57,9 @@ REQUEST_HINTS = {
 
 def check(context: RuleContext) -> Result:
     variables, driver = context.facts.environment.variables, context.facts.driver
-    device_types_problem = explain_disabled_types(context.build, variables) if context.build is not None else ""
+    device_types_problem = (
+        explain_disabled_device_types(context.build, variables) if context.build is not None else ""
+    )
     if (
         device_types_problem
         and context.prediction.cause is Cause.HIDDEN_BY_ENV
@@ -65,7 +67,9 @@ def check(context: RuleContext) -> Result:
     ):
         return [_build_device_types_finding(context, device_types_problem)]
     xla_flags_problem = (
-        explain_unknown_flags(context.build, variables, context.compat) if context.build is not None else ""
+        explain_unknown_xla_flag(context.build, variables, context.compat)
+        if context.build is not None
+        else ""
     )
     if xla_flags_problem and context.prediction.cause is Cause.HIDDEN_BY_ENV:
         return [_build_xla_flags_finding(context, xla_flags_problem)]
@@ -79,7 +83,7 @@ def check(context: RuleContext) -> Result:
         return [_build_import_finding(context, name, problem)]
     if VISIBLE_DEVICES_VARIABLE not in variables:
         return NotApplicable(f"{VISIBLE_DEVICES_VARIABLE} is not set")
-    unmet_result = prerequisites.require_driver(context)
+    unmet_result = prerequisites.require_driver_result(context)
     if unmet_result is not None:
         return unmet_result
     driver_result = value_of(driver.cuda)
@@ -132,8 +136,8 @@ def _build_xla_flags_finding(context: RuleContext, problem: str) -> Finding:
     # the problem quotes the unknown flag
     hint = " XLA's own flags (`--xla_…`) belong in XLA_FLAGS." if "'xla_" in problem else ""
     consequence = f"That happens when it lists its devices, the CPU included.{hint}"
-    title = f"{XLA_FLAGS_VARIABLE} has a flag that TensorFlow does not know: it ends the process"
-    return _build_variable_finding(context, XLA_FLAGS_VARIABLE, problem, consequence, title)
+    title = f"{TF_XLA_FLAGS_VARIABLE} has a flag that TensorFlow does not know: it ends the process"
+    return _build_variable_finding(context, TF_XLA_FLAGS_VARIABLE, problem, consequence, title)
 
 
 def _build_import_finding(context: RuleContext, name: str, problem: str) -> Finding:
@@ -170,7 +174,7 @@ def _build_variable_finding(
 
 def _build_title(context: RuleContext, value: str) -> str:
     """Return the title of the finding, with the file that sets the variable if that is known."""
-    origin = context.facts.environment.origin(VISIBLE_DEVICES_VARIABLE)
+    origin = context.facts.environment.find_origin(VISIBLE_DEVICES_VARIABLE)
     if origin is None or not origin.path:
         return RULE.title
     setter = variable_origins.format_origin(context, VISIBLE_DEVICES_VARIABLE)
@@ -204,12 +208,14 @@ def _build_remedies(context: RuleContext) -> list[Remedy]:
     scheduler = context.facts.environment.scheduler
     text = "Unset the variable, or name cards that are there."
     remedies = [
-        variable_origins.make_unset_remedy(context, VISIBLE_DEVICES_VARIABLE, text, steps=scheduler is None)
+        variable_origins.make_unset_remedy(
+            context, VISIBLE_DEVICES_VARIABLE, text, with_steps=scheduler is None
+        )
     ]
-    if scheduler in REQUEST_COMMANDS:
-        hint = REQUEST_HINTS.get(scheduler, ": ask for a GPU")
+    if scheduler in GPU_REQUEST_COMMANDS:
+        hint = GPU_REQUEST_HINTS.get(scheduler, ": ask for a GPU")
         remedies.insert(
-            0, Remedy(f"This runs under {scheduler}, which sets it{hint}.", REQUEST_COMMANDS[scheduler])
+            0, Remedy(f"This runs under {scheduler}, which sets it{hint}.", GPU_REQUEST_COMMANDS[scheduler])
         )
     return remedies
 

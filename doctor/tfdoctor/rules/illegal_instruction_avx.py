@@ -28,10 +28,10 @@ def check(context: RuleContext) -> Result:
     machine, build, tensorflow = context.facts.machine, context.build, context.tensorflow
     if machine.machine.lower() not in {"x86_64", "amd64"}:
         return NotApplicable("only x86 processors have AVX")
-    if build is None or tensorflow is None or tensorflow.conda_build or not build.minor:
+    if build is None or tensorflow is None or tensorflow.conda_build or not build.minor_numbers:
         return NotApplicable("this is not one of TensorFlow's own wheels")
-    if not build.has("avx"):
-        since = context.compat.trait("avx").since
+    if not build.has_trait("avx"):
+        since = context.compat.get_trait("avx").since
         return NotApplicable(f"wheels before {since} are compiled without AVX")
     if not machine.cpu_flags:
         return CouldNotCheck("the processor's flags are not known")

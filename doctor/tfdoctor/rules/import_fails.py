@@ -30,8 +30,8 @@ from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 from tfdoctor.rules.shared.companions import (
     build_companion_finding,
-    build_package_finding,
-    find_broken_companions,
+    build_failing_packages_finding,
+    find_unshadowed_companions,
 )
 
 if TYPE_CHECKING:
@@ -58,14 +58,18 @@ def check(context: RuleContext) -> Result:
     if context.loader is None:
         return result or CouldNotCheck("the loader could not be followed")
     build = context.build
-    covered_libraries = {*(build.required if build is not None else ()), "libcuda.so.1", "libnvidia-ml.so.1"}
+    covered_libraries = {
+        *(build.required_libraries if build is not None else ()),
+        "libcuda.so.1",
+        "libnvidia-ml.so.1",
+    }
     for resolution in context.loader.import_needs:
         # TFD308 and TFD309
         if any(text in resolution.error for text in ERRORS_OF_OTHER_RULES) or find_overriding_libstdcxx(
             context.facts, resolution
         ):
             continue
-        if list_forbidden_files(resolution, elsewhere=True):  # TFD319
+        if list_forbidden_files(resolution, is_elsewhere=True):  # TFD319
             continue
         # other rules report CUDA's libraries and the driver's
         if resolution.really_missing and set(resolution.really_missing) <= covered_libraries:
@@ -82,7 +86,7 @@ def _build_package_findings(context: RuleContext) -> list[Finding]:
     Failures of a rehearsed import come first, then entries of the compatibility table.
     """
     covered_causes = {Cause.NUMPY_ABI.value, Cause.PROTOBUF_CONFLICT.value}
-    companions = find_broken_companions(context)
+    companions = find_unshadowed_companions(context)
     covered_packages = {
         companion.package
         for companion in companions
@@ -91,9 +95,9 @@ def _build_package_findings(context: RuleContext) -> list[Finding]:
     failures = [
         failure
         for failure in context.import_failures
-        if failure.is_fatal and not failure.shadow and failure.package not in covered_packages
+        if failure.is_fatal and not failure.shadowing_file and failure.package not in covered_packages
     ]
-    findings = [build_package_finding(context, RULE, failures)] if failures else []
+    findings = [build_failing_packages_finding(context, RULE, failures)] if failures else []
     failed_packages = {failure.package for failure in failures}
     other_companions = [
         companion
@@ -136,7 +140,7 @@ def _build_library_finding(context: RuleContext, resolution: Resolution) -> Find
                 ),
                 advice.format_check_command(context.target),
             ),
-            steps=(Install((requirement,), reinstall=True, dependencies=False),),
+            steps=(Install((requirement,), force_reinstall=True, install_dependencies=False),),
         )
     needed_by_text = f" (needed by {resolution.needed_by.rpartition('/')[2]})" if resolution.needed_by else ""
     return RULE.make_finding(

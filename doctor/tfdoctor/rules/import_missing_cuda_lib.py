@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.libs_not_on_path import build_search_path_remedies, choose_library
+from tfdoctor.rules.libs_not_on_path import build_search_path_remedies, choose_library_copy
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def check(context: RuleContext) -> Result:
     missing_names = tuple(
         dict.fromkeys(soname for resolution in loader.import_needs for soname in resolution.really_missing)
     )
-    cuda_names = [name for name in missing_names if name in build.required]
+    cuda_names = [name for name in missing_names if name in build.required_libraries]
     if not cuda_names:
         return ()
     finding = RULE.make_finding(
@@ -63,7 +63,7 @@ def _list_evidence(context: RuleContext, cuda_names: list[str]) -> list[Evidence
     ]
     for library in context.missing_libraries:
         if library.soname in cuda_names:
-            evidence += [Evidence(copy.path, "is there") for copy in library.elsewhere]
+            evidence += [Evidence(copy.path, "is there") for copy in library.usable_files]
             evidence += [
                 Evidence(other.path, f"exists, but {library.soname} is needed")
                 for other in library.other_versions[:2]
@@ -79,12 +79,14 @@ def _list_evidence(context: RuleContext, cuda_names: list[str]) -> list[Evidence
 def _build_remedies(context: RuleContext, build: Build, cuda_names: list[str]) -> list[Remedy]:
     """Return the remedies: add a search path, install CUDA, or use the CPU package."""
     libraries_off_path = [
-        library for library in context.select_missing(Cause.LIBS_NOT_ON_PATH) if library.soname in cuda_names
+        library
+        for library in context.select_missing_libraries(Cause.LIBS_NOT_ON_PATH)
+        if library.soname in cuda_names
     ]
     remedies: list[Remedy] = []
     if libraries_off_path:
         remedies += build_search_path_remedies(
-            context, [choose_library(missing.elsewhere) for missing in libraries_off_path]
+            context, [choose_library_copy(missing.usable_files) for missing in libraries_off_path]
         )
     if len(libraries_off_path) < len(cuda_names):
         remedies += advice.make_library_remedies(context.target, cuda_names)

@@ -22,13 +22,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
-from tfdoctor.causes.steps import Install, Unset
+from tfdoctor.causes.steps import Install, UnsetVariable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import BACKEND_VARIABLE, find_leading_folder, get_keras_backend, get_path_folder
+from tfdoctor.predict import BACKEND_VARIABLE, find_leading_folder, get_keras_backend, get_sys_path_folder
 from tfdoctor.predict.rehearsal import LEGACY_KERAS_VARIABLE, uses_legacy_keras
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, shadowing, variable_origins
-from tfdoctor.rules.shared.companions import build_package_finding, choose_requirement
+from tfdoctor.rules.shared.companions import build_failing_packages_finding, choose_working_requirement
 from tfdoctor.text import upper_first
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ def check(context: RuleContext) -> Result:
     python, build = context.python, context.build
     if python is None or build is None or not build.version:
         return CouldNotCheck("the installed distributions, or this TensorFlow's version, are not known")
-    if not build.has("keras-apart") or not any(distribution.requires for distribution in python.distributions):
+    if not build.has_trait("keras-apart") or not any(
+        distribution.requires for distribution in python.distributions
+    ):
         return NotApplicable("Keras is not apart from this TensorFlow")
     if context.prediction.import_ok is False:
         return NotApplicable("import tensorflow itself fails")
@@ -62,11 +64,14 @@ def check(context: RuleContext) -> Result:
             module
             for module in python.shadows
             if module.name == ("tf_keras" if uses_keras_2 else "keras")
-            and get_path_folder(module.taken) not in python.site_packages
+            and get_sys_path_folder(module.taken) not in python.site_packages
         ),
         None,
     )
-    if shadow is not None and find_leading_folder(context.facts, get_path_folder(shadow.taken)) is not None:
+    if (
+        shadow is not None
+        and find_leading_folder(context.facts, get_sys_path_folder(shadow.taken)) is not None
+    ):
         return [_build_hidden_finding(context, shadow)]
     # "<3.0.0.dev0" excludes the pre-releases of Keras 3
     is_keras_2 = (
@@ -74,7 +79,7 @@ def check(context: RuleContext) -> Result:
         and versions.is_version(keras_version)
         and versions.satisfies(keras_version, "<3.0.0.dev0")
     )
-    if not uses_keras_2 and is_keras_2 and build.has("keras-3"):
+    if not uses_keras_2 and is_keras_2 and build.has_trait("keras-3"):
         title = f"tf.keras fails with Keras {keras_version}: TensorFlow {build.version} needs Keras 3"
         return [
             _build_version_finding(
@@ -84,16 +89,16 @@ def check(context: RuleContext) -> Result:
     if shadow is not None:
         return [_build_hidden_finding(context, shadow)]
     backend = get_keras_backend(python, build, context.facts.environment.variables)
-    package = context.compat.flags.keras_backends.get(backend, "") if backend else ""
+    package = context.compat.flags.module_by_keras_backend.get(backend, "") if backend else ""
     if package and not uses_keras_2 and package not in installed_versions:
         return [_build_backend_finding(context, backend, package)]
     failures = [failure for failure in context.import_failures if not failure.is_fatal]
-    return [build_package_finding(context, RULE, failures)] if failures else ()
+    return [build_failing_packages_finding(context, RULE, failures)] if failures else ()
 
 
 def _build_version_finding(context: RuleContext, title: str, error: str) -> Finding:
     """Return the finding that Keras is missing or has the wrong major version."""
-    requirement = choose_requirement(context, "keras")
+    requirement = choose_working_requirement(context, "keras")
     return RULE.make_finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
@@ -116,13 +121,13 @@ def _build_version_finding(context: RuleContext, title: str, error: str) -> Find
 def _build_hidden_finding(context: RuleContext, shadow: Shadow) -> Finding:
     """Return the finding about a module that Python finds before Keras."""
     path = shadow.taken.removesuffix("/__init__.py")
-    leader = find_leading_folder(context.facts, get_path_folder(path))
+    leader = find_leading_folder(context.facts, get_sys_path_folder(path))
     if leader is not None:
         reason = (
-            f"{upper_first(variable_origins.format_path_source(context, leader))} {leader.entry} first: "
+            f"{upper_first(variable_origins.format_path_setter(context, leader))} {leader.spelling} first: "
             f"{shadow.name} is {shadow.taken}"
         )
-        title = f"{leader.by} leads to {shadow.taken} in place of {shadow.name}"
+        title = f"{leader.origin} leads to {shadow.taken} in place of {shadow.name}"
     else:
         reason = f"Programs that are started here take {shadow.taken} for {shadow.name}"
         title = f"{shadow.taken} hides {shadow.name} from programs started here"
@@ -182,7 +187,9 @@ def _build_legacy_finding(context: RuleContext) -> Finding:
                 steps=(Install((requirement,)),),
             ),
             Remedy(
-                "Or use Keras 3.", (f"unset {LEGACY_KERAS_VARIABLE}",), steps=(Unset(LEGACY_KERAS_VARIABLE),)
+                "Or use Keras 3.",
+                (f"unset {LEGACY_KERAS_VARIABLE}",),
+                steps=(UnsetVariable(LEGACY_KERAS_VARIABLE),),
             ),
         ],
     )

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Unknown
 from tfdoctor.findings import Cause, Finding, Remedy, Severity
-from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, make_unknown_result
+from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, require_known_fact
 from tfdoctor.rules.shared import drivers, kernels, xids
 
 if TYPE_CHECKING:
@@ -56,13 +56,15 @@ def check(context: RuleContext) -> Result:
     if isinstance(log, Unknown):
         command = "`sudo dmesg | grep -iE 'nvrm|xid'`"
         return CouldNotCheck(f"{log.why}; {command} shows what there is of NVIDIA's driver")
-    unmet_result = make_unknown_result(log, "the kernel's log")
+    unmet_result = require_known_fact(log, "the kernel's log")
     if unmet_result is not None:
         return unmet_result
     events = kernels.list_kernel_events(context)
     xid_events = [event for event in events if event.xid is not None]
     fault_events = [
-        event for event in xid_events if _get_xid_kind(event) in (xids.XidKind.FAULT, xids.XidKind.LOST)
+        event
+        for event in xid_events
+        if _get_xid_kind(event) in (xids.XidKind.FAULT, xids.XidKind.NEEDS_RESET)
     ]
     program_events = [event for event in xid_events if event not in fault_events]
     findings = [_build_fault_finding(context, fault_events)] if fault_events else []
@@ -85,7 +87,7 @@ def _get_xid_kind(event: KernelEvent) -> xids.XidKind:
 
 def _is_repeated_by_xid(event: KernelEvent, fault_events: list[KernelEvent]) -> bool:
     """Return whether one of the fault events reports the same loss of a GPU as this event."""
-    return event.kind == "bus-lost" and any(fault.xid == xids.BUS_LOST_XID for fault in fault_events)
+    return event.kind == "bus-lost" and any(fault.xid == xids.FALLEN_OFF_BUS_XID for fault in fault_events)
 
 
 def _format_xid_event(event: KernelEvent) -> str:
@@ -102,8 +104,8 @@ def _format_xid_event(event: KernelEvent) -> str:
 
 def _build_fault_finding(context: RuleContext, events: list[KernelEvent]) -> Finding:
     """Return the finding about Xid events that report faults of a GPU."""
-    is_lost = any(_get_xid_kind(event) is xids.XidKind.LOST for event in events)
-    driver_works = drivers.determine_driver_state(context).works
+    is_lost = any(_get_xid_kind(event) is xids.XidKind.NEEDS_RESET for event in events)
+    driver_works = drivers.determine_driver_state(context).is_working
     status_sentence = " At the moment the driver does show a card." if driver_works else ""
     return RULE.make_finding(
         Cause.NO_DEVICE if is_lost and not driver_works else Cause.INCONCLUSIVE,
@@ -125,7 +127,7 @@ def _build_other_finding(context: RuleContext, events: list[KernelEvent]) -> Fin
     """Return the finding about events without an Xid."""
     cause, _ = EVENTS_WITHOUT_XID[events[0].kind]
     meanings = dict.fromkeys(EVENTS_WITHOUT_XID[event.kind][1] for event in events)
-    driver_works = drivers.determine_driver_state(context).works
+    driver_works = drivers.determine_driver_state(context).is_working
     status_sentence = (
         " The driver still shows a card: the fault may concern another card, or may be over."
         if driver_works

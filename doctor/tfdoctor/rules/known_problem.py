@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 def check(context: RuleContext) -> Result:
     build, tensorflow = context.build, context.tensorflow
-    if build is None or tensorflow is None or build.version is None or not build.exact:
+    if build is None or tensorflow is None or build.version is None or not build.is_exact_release:
         return CouldNotCheck("this release is not in the table")
-    if build.gpu is False:
+    if build.has_gpu_code is False:
         return NotApplicable("this TensorFlow has no GPU code")
     problems = context.compat.list_problems(tensorflow.distribution or "tensorflow", build.version)
     active_problems = [
         problem
         for problem in problems
-        if not problem.told_by_rules and is_problem_present(context, problem)
+        if not problem.is_reported_by_rules and is_problem_present(context, problem)
     ]
     return [
         RULE.make_finding(
@@ -49,7 +49,7 @@ def check(context: RuleContext) -> Result:
             Severity.WARNING if problem.severity == "error" else Severity.INFO,
             problem.text,
             title=problem.title,
-            evidence=[Evidence("compat/problems.toml", f"{problem.id}: {problem.seen}")],
+            evidence=[Evidence("compat/problems.toml", f"{problem.id}: {problem.proof}")],
             remedies=[_build_remedy(context, problem)],
         )
         for problem in active_problems
@@ -58,7 +58,7 @@ def check(context: RuleContext) -> Result:
 
 def is_problem_present(context: RuleContext, problem: Problem) -> bool:
     """Return whether this machine meets all conditions of the problem. An unknown condition is never met."""
-    for condition, required_value in problem.when.items():
+    for condition, required_value in problem.conditions.items():
         if condition == "capability":
             gpus = [gpu.capability for gpu in context.target.host.cards]
             if not any(is_capability_in_range(gpu, required_value) for gpu in gpus):
@@ -106,7 +106,7 @@ def _is_still_present(context: RuleContext, problem: Problem) -> bool:
             if distribution.name.startswith("nvidia-cudnn-")
         ]
         cudnn_versions = [cudnn.version] if cudnn is not None else wheels
-        last_version = context.compat.find_cudnn_end("5.0", 9)
+        last_version = context.compat.find_dropping_cudnn("5.0", 9)
         return any(
             versions.is_version(version)
             and last_version is not None

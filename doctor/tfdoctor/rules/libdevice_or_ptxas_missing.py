@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
-from tfdoctor.causes.steps import Export, Install
+from tfdoctor.causes.steps import Install, SetVariable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
@@ -36,7 +36,7 @@ DATA_DIR_FLAG = "--xla_gpu_cuda_data_dir="
 
 def check(context: RuleContext) -> Result:
     build, python = context.build, context.python
-    if build is None or not build.gpu or not build.has("xla-by-itself"):
+    if build is None or not build.has_gpu_code or not build.has_trait("xla-by-itself"):
         return NotApplicable("this TensorFlow does not compile with XLA on a GPU by itself")
     if not context.prediction.gpu_registered:
         return NotApplicable("no GPU will be registered, for which XLA could compile")
@@ -48,7 +48,7 @@ def check(context: RuleContext) -> Result:
     if any(is_searched_toolkit(context, build, toolkit) for toolkit in toolkits):
         return ()
     project = f"nvidia-cuda-nvcc-cu{versions.major(build.cuda)}" if build.cuda else ""
-    if build.has("libdevice-of-wheels") and any(
+    if build.has_trait("libdevice-of-wheels") and any(
         distribution.name == project for distribution in python.distributions
     ):
         return ()
@@ -70,7 +70,7 @@ def is_searched_toolkit(context: RuleContext, build: Build, toolkit: CudaToolkit
     """Return whether TensorFlow searches this toolkit by itself or through XLA_FLAGS."""
     xla_flags = context.facts.environment.variables.get("XLA_FLAGS", "")
     folders = {"/usr/local/cuda"}
-    if build.cuda is not None and build.has("libdevice-of-versioned-toolkit"):
+    if build.cuda is not None and build.has_trait("libdevice-of-versioned-toolkit"):
         folders.add(f"/usr/local/cuda-{versions.major_minor(build.cuda)}")
     # a slash after the folder in XLA_FLAGS makes no difference
     return toolkit.path in folders or f"{DATA_DIR_FLAG}{toolkit.path.rstrip('/')}" in xla_flags.replace(
@@ -81,7 +81,7 @@ def is_searched_toolkit(context: RuleContext, build: Build, toolkit: CudaToolkit
 def _list_evidence(context: RuleContext, build: Build, project: str) -> list[Evidence]:
     """Return the locations that TensorFlow searches and that lack libdevice or ptxas."""
     evidence = [Evidence("/usr/local/cuda", "no libdevice and ptxas there")]
-    if build.has("libdevice-of-wheels"):
+    if build.has_trait("libdevice-of-wheels"):
         evidence.append(Evidence("installed distributions", f"{project} is not among them"))
     flags = context.facts.environment.variables.get("XLA_FLAGS")
     evidence.append(Evidence("XLA_FLAGS", flags if flags is not None else "is not set"))
@@ -93,9 +93,9 @@ def _build_remedies(
 ) -> list[Remedy]:
     """Return the remedies: install NVIDIA's wheel, or set XLA_FLAGS to an installed toolkit."""
     remedies: list[Remedy] = []
-    pins = build.release.extra_pins if build.exact and build.release is not None else ()
+    pins = build.release.extra_pins if build.is_exact_release and build.release is not None else ()
     requirement = next((pin for pin in pins if versions.parse_project_name(pin) == project), project)
-    if build.has("libdevice-of-wheels") and project:
+    if build.has_trait("libdevice-of-wheels") and project:
         remedies.append(
             Remedy(
                 "Install NVIDIA's wheel with the compiler.",
@@ -108,11 +108,11 @@ def _build_remedies(
         )
     if toolkits:
         command = f"export XLA_FLAGS={advice.quote(DATA_DIR_FLAG + toolkits[0].path)}"
-        step = Export("XLA_FLAGS", DATA_DIR_FLAG + toolkits[0].path)
+        step = SetVariable("XLA_FLAGS", DATA_DIR_FLAG + toolkits[0].path)
         remedies.append(
             Remedy(f"Name the toolkit that is there ({toolkits[0].path}).", (command,), steps=(step,))
         )
-    elif project in {"nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12"} and not build.has(
+    elif project in {"nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12"} and not build.has_trait(
         "libdevice-of-wheels"
     ):
         folder = f"{advice.get_site_packages(context.target)}/nvidia/cuda_nvcc"
@@ -121,7 +121,7 @@ def _build_remedies(
             Remedy(
                 "Install NVIDIA's wheel with the compiler and name its folder.",
                 (advice.format_pip_install(context.target, [project]), command),
-                steps=(Install((project,)), Export("XLA_FLAGS", DATA_DIR_FLAG + folder)),
+                steps=(Install((project,)), SetVariable("XLA_FLAGS", DATA_DIR_FLAG + folder)),
             )
         )
     return remedies

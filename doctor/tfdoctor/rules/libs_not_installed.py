@@ -40,7 +40,7 @@ INSTALLABLE_CAUSES = (
 """Causes that one installation of libraries removes together."""
 
 
-def list_libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple[MissingLibrary, ...]]:
+def find_libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple[MissingLibrary, ...]]:
     """Return the cause whose rule reports the missing libraries, and the libraries that must be installed.
 
     The cause belongs to TFD201 or TFD202; it is None if neither applies. Other rules report damaged files, and
@@ -49,7 +49,7 @@ def list_libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple
     libraries = tuple(
         library
         for library in context.missing_libraries
-        if library.cause in INSTALLABLE_CAUSES and not (library.damaged and _is_not_installed(library))
+        if library.cause in INSTALLABLE_CAUSES and not (library.file_problem and _is_not_installed(library))
     )
     causes = [library.cause for library in libraries]
     wrong_count = causes.count(Cause.LIBS_WRONG_VERSION)
@@ -68,16 +68,16 @@ def _is_not_installed(library: MissingLibrary) -> bool:
 
 
 def check(context: RuleContext) -> Result:
-    main_cause, libraries = list_libraries_to_install(context)
+    main_cause, libraries = find_libraries_to_install(context)
     build = context.build
     if build is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
     if main_cause is not Cause.LIBS_NOT_INSTALLED:
         return ()
     names = [library.soname for library in libraries]
-    are_all_missing = len(libraries) == len(build.required)
+    are_all_missing = len(libraries) == len(build.required_libraries)
     explanation = (
-        f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(build.required)}. "
+        f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(build.required_libraries)}. "
         + (
             f"None of them is {context.location_phrase}."
             if are_all_missing

@@ -37,12 +37,12 @@ SYSTEM_CUDA_FOLDERS = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr/lo
 
 
 def check(context: RuleContext) -> Result:
-    libraries = context.select_missing(Cause.LIBS_NOT_ON_PATH)
+    libraries = context.select_missing_libraries(Cause.LIBS_NOT_ON_PATH)
     if not libraries or context.loader is None or context.build is None:
         return ()
     names = ", ".join(library.soname for library in libraries)
-    files = [choose_library(library.elsewhere) for library in libraries]
-    folders = list_folders(files)
+    files = [choose_library_copy(library.usable_files) for library in libraries]
+    folders = list_file_folders(files)
     evidence = [Evidence(file.path, "is there") for file in files]
     evidence += [Evidence("the loader", library.resolution.error) for library in libraries]
     search_path = ":".join(context.loader.library_path)
@@ -77,16 +77,16 @@ def check(context: RuleContext) -> Result:
 def has_runpath_defect(context: RuleContext, libraries: Sequence[MissingLibrary]) -> bool:
     """Return whether this release is known to omit the folders of its own extra from its RUNPATH."""
     build = context.build
-    release = build.release if build is not None and build.exact else None
+    release = build.release if build is not None and build.is_exact_release else None
     return release is not None and any(library.soname in release.runpath_misses for library in libraries)
 
 
-def choose_library(copies: Sequence[FoundElsewhere]) -> FoundElsewhere:
+def choose_library_copy(copies: Sequence[FoundElsewhere]) -> FoundElsewhere:
     """Return the first copy that does not belong to PyTorch, or else the first copy."""
     return next((library for library in copies if library.package != "torch"), copies[0])
 
 
-def list_folders(files: Sequence[FoundElsewhere]) -> tuple[str, ...]:
+def list_file_folders(files: Sequence[FoundElsewhere]) -> tuple[str, ...]:
     """Return the folders of these files without duplicates."""
     return tuple(dict.fromkeys(library.path.rpartition("/")[0] for library in files))
 
@@ -98,7 +98,7 @@ def build_search_path_remedies(
 
     With `prefer_fixed_release`, the first remedy installs a release without the RUNPATH defect, if there is one.
     """
-    folders = list_folders(files)
+    folders = list_file_folders(files)
     remedies: list[Remedy] = []
     link_remedy = advice.make_runpath_link_remedy(context.target, files)
     release_remedy = _build_fixed_release_remedy(context) if prefer_fixed_release else None
@@ -123,7 +123,7 @@ def _build_fixed_release_remedy(context: RuleContext) -> Remedy | None:
     build, python = context.build, context.python
     if build is None or build.release is None or python is None:
         return None
-    for release in context.compat.releases_for_python(python.version, "linux", gpu=True):
+    for release in context.compat.list_releases_for_python(python.version, "linux", gpu=True):
         has_same_minor = release.package == build.release.package and release.minor == build.release.minor
         is_fixed = has_same_minor and release.parsed > build.release.parsed and not release.runpath_misses
         if is_fixed and fit.can_use_release(context.compat, release, context.target.host, python.version):

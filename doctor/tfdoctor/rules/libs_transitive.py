@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from tfdoctor.facts import FoundElsewhere
     from tfdoctor.predict import MissingLibrary
 
-UNDEFINED_SYMBOL = "undefined symbol: "
+UNDEFINED_SYMBOL_PREFIX = "undefined symbol: "
 """The text before the symbol's name in the loader's error."""
 DEBIAN_PACKAGES = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++.so.6": "libstdc++6"}
 """Debian and Ubuntu packages of the system libraries that cuDNN and CUDA need."""
 
 
 def check(context: RuleContext) -> Result:
-    libraries = context.select_missing(Cause.LIBS_TRANSITIVE)
+    libraries = context.select_missing_libraries(Cause.LIBS_TRANSITIVE)
     if not libraries:
         return ()
     stale_paths = _find_stale_libraries(libraries)
@@ -111,7 +111,7 @@ def _describe_missing(
 
 def _parse_undefined_symbol(library: MissingLibrary) -> str:
     """Return the undefined symbol in the loader's error; "" if the error is about something else."""
-    return library.resolution.error.partition(UNDEFINED_SYMBOL)[2]
+    return library.resolution.error.partition(UNDEFINED_SYMBOL_PREFIX)[2]
 
 
 def _list_evidence(library: MissingLibrary) -> list[Evidence]:
@@ -301,7 +301,7 @@ def _build_reinstall_remedy(context: RuleContext, libraries: tuple[MissingLibrar
     return Remedy(
         text,
         (command, advice.format_check_command(context.target)),
-        steps=(Install(requirements, reinstall=True),),
+        steps=(Install(requirements, force_reinstall=True),),
     )
 
 

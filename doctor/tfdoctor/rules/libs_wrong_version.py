@@ -29,9 +29,9 @@ from tfdoctor.facts import Known, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.records import dataclass
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.libs_not_installed import list_libraries_to_install
+from tfdoctor.rules.libs_not_installed import find_libraries_to_install
 from tfdoctor.rules.shared import path_shadowing, prerequisites
-from tfdoctor.text import lazy_pattern
+from tfdoctor.text import make_lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Release
     from tfdoctor.predict import MissingLibrary
 
-RUNTIME_FILE_NAME = lazy_pattern(r"libcudart\.so\.(\d{1,2}\.\d{1,2})\.\d{1,4}\Z")
+RUNTIME_FILE_PATTERN = make_lazy_pattern(r"libcudart\.so\.(\d{1,2}\.\d{1,2})\.\d{1,4}\Z")
 """The full file name of the CUDA runtime, with its version: libcudart.so.11.2.152."""
-TOOLKIT_FOLDER = lazy_pattern(r"(?:/[^/]{1,200}){0,8}?/cuda-?(\d{1,2}\.\d{1,2})?(?:/|\Z)")
+TOOLKIT_FOLDER_PATTERN = make_lazy_pattern(r"(?:/[^/]{1,200}){0,8}?/cuda-?(\d{1,2}\.\d{1,2})?(?:/|\Z)")
 """The folder of a toolkit, with the version if the name has one: /usr/local/cuda-11.2/."""
 
 
@@ -49,15 +49,15 @@ def check(context: RuleContext) -> Result:
     build = context.build
     if build is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
-    main_cause, needed_libraries = list_libraries_to_install(context)
-    libraries = context.select_missing(Cause.LIBS_WRONG_VERSION)
+    main_cause, needed_libraries = find_libraries_to_install(context)
+    libraries = context.select_missing_libraries(Cause.LIBS_WRONG_VERSION)
     if not libraries:
         return ()
     if main_cause is not Cause.LIBS_WRONG_VERSION:
         return NotApplicable("most libraries are not there in any version: TFD201 reports all of them")
     names = [missing.soname for missing in needed_libraries]
     other_arch_libraries = [
-        library for library in libraries if library.damaged and not library.other_versions
+        library for library in libraries if library.file_problem and not library.other_versions
     ]
     cudas = find_other_cudas(context, libraries)
     cuda_labels = ", ".join(cuda.label for cuda in cudas[:3])
@@ -66,7 +66,7 @@ def check(context: RuleContext) -> Result:
         explanation = (
             "The loader passes over "
             f"{', '.join(attempt.path for library in libraries for attempt in library.resolution.tried if attempt.problem)}: "
-            f"{libraries[0].damaged}. This Python needs libraries for {context.facts.machine.machine}, 64 bit."
+            f"{libraries[0].file_problem}. This Python needs libraries for {context.facts.machine.machine}, 64 bit."
         )
     else:
         title = (
@@ -100,7 +100,7 @@ def _format_cuda_series(context: RuleContext) -> str:
     if build is None or build.cuda is None:
         return "of a different version"
     major = str(versions.major(build.cuda))
-    cuda_versions = [context.compat.list_cuda_with_soname(name) for name in build.required]
+    cuda_versions = [context.compat.list_cuda_with_soname(name) for name in build.required_libraries]
     return (
         major
         if all(major in candidates for candidates in cuda_versions if candidates)
@@ -115,20 +115,20 @@ class OtherCuda:
     folder: str
     version: str | None
     """The major and minor version, or only the major if the minor is not known. None if neither is known."""
-    via: str
+    search_phrase: str
     """Why the loader searches the folder: "on LD_LIBRARY_PATH" or "where TensorFlow looks"; "" if it does not."""
-    names: tuple[str, ...]
+    library_names: tuple[str, ...]
     """The names of all CUDA libraries in the folder that TensorFlow opens in some version."""
-    wrong_names: tuple[str, ...]
+    wrong_library_names: tuple[str, ...]
     """The names of those libraries whose version is not the one that TensorFlow requires."""
 
     @property
     def label(self) -> str:
         """A label such as "CUDA 10.1 (/opt/cuda/lib64, on LD_LIBRARY_PATH)"."""
-        name = f"CUDA {self.version}" if self.version else self.wrong_names[0]
-        toolkit = TOOLKIT_FOLDER.match(self.folder)
-        folder = toolkit[0].rstrip("/") if toolkit is not None and not self.via else self.folder
-        return f"{name} ({folder}{f', {self.via}' if self.via else ''})"
+        name = f"CUDA {self.version}" if self.version else self.wrong_library_names[0]
+        toolkit = TOOLKIT_FOLDER_PATTERN.match(self.folder)
+        folder = toolkit[0].rstrip("/") if toolkit is not None and not self.search_phrase else self.folder
+        return f"{name} ({folder}{f', {self.search_phrase}' if self.search_phrase else ''})"
 
 
 def find_other_cudas(context: RuleContext, libraries: tuple[MissingLibrary, ...]) -> list[OtherCuda]:
@@ -159,13 +159,13 @@ def find_other_cudas(context: RuleContext, libraries: tuple[MissingLibrary, ...]
         OtherCuda(
             folder=folder,
             version=_determine_cuda_version(context, folder, names_by_folder[folder]),
-            via=phrase_by_folder.get(folder, ""),
-            names=names_by_folder[folder],
-            wrong_names=tuple(sorted(set(names))),
+            search_phrase=phrase_by_folder.get(folder, ""),
+            library_names=names_by_folder[folder],
+            wrong_library_names=tuple(sorted(set(names))),
         )
         for folder, names in wrong_names.items()
     ]
-    return [cuda for cuda in cudas if cuda.via] or cudas
+    return [cuda for cuda in cudas if cuda.search_phrase] or cudas
 
 
 def _determine_cuda_version(context: RuleContext, folder: str, names: Sequence[str]) -> str | None:
@@ -174,13 +174,13 @@ def _determine_cuda_version(context: RuleContext, folder: str, names: Sequence[s
     The version comes from the full name of the runtime, from the toolkit's folder, or from the sonames if only one
     version has all of them.
     """
-    runtime_versions = {match[1] for name in names if (match := RUNTIME_FILE_NAME.match(name)) is not None}
+    runtime_versions = {match[1] for name in names if (match := RUNTIME_FILE_PATTERN.match(name)) is not None}
     if len(runtime_versions) == 1:
         return runtime_versions.pop()
     for toolkit in context.facts.toolkits:
         if toolkit.version and f"{folder}/".startswith(f"{toolkit.path}/"):
             return versions.major_minor(toolkit.version)
-    toolkit_match = TOOLKIT_FOLDER.match(folder)
+    toolkit_match = TOOLKIT_FOLDER_PATTERN.match(folder)
     if toolkit_match is not None and toolkit_match[1]:
         return toolkit_match[1]
     # the soname of the runtime is the most precise one
@@ -192,11 +192,11 @@ def _determine_cuda_version(context: RuleContext, folder: str, names: Sequence[s
 
 def _describe_searched_files(cudas: list[OtherCuda]) -> str:
     """Return a sentence about the wrong files in the loader's search path; "" if there are none."""
-    searched_cudas = [cuda for cuda in cudas if cuda.via]
+    searched_cudas = [cuda for cuda in cudas if cuda.search_phrase]
     if not searched_cudas:
         return ""
     descriptions = "; ".join(
-        f"{', '.join(cuda.wrong_names[:6])} in {cuda.folder}" for cuda in searched_cudas[:3]
+        f"{', '.join(cuda.wrong_library_names[:6])} in {cuda.folder}" for cuda in searched_cudas[:3]
     )
     return f" The loader looks where these are: {descriptions}."
 
@@ -210,9 +210,7 @@ def _list_evidence(context: RuleContext, libraries: tuple[MissingLibrary, ...]) 
             for other in library.other_versions[:3]
         ]
         evidence += [
-            Evidence(attempt.path, attempt.problem)
-            for attempt in library.resolution.tried
-            if attempt.problem
+            Evidence(attempt.path, attempt.problem) for attempt in library.resolution.tried if attempt.problem
         ]
     evidence += [
         Evidence(toolkit.path, f"CUDA toolkit {toolkit.version}")
@@ -243,7 +241,7 @@ def _build_other_release_remedy(
     for cuda in cudas:
         releases = [
             release
-            for release in context.compat.releases_for_python(python.version, "linux", gpu=True)
+            for release in context.compat.list_releases_for_python(python.version, "linux", gpu=True)
             if _can_use(release, cuda, stems)
             and fit.can_use_release(context.compat, release, context.target.host, python.version)
         ]
@@ -257,7 +255,8 @@ def _build_other_release_remedy(
         newest_releases = [release for release in releases if release.version == releases[0].version]
         # prefer the installed package, so that two are not installed over each other
         release = next(
-            (candidate for candidate in newest_releases if candidate.package == distribution), newest_releases[0]
+            (candidate for candidate in newest_releases if candidate.package == distribution),
+            newest_releases[0],
         )
         return [
             Remedy(
@@ -284,7 +283,7 @@ def _can_use(release: Release, cuda: OtherCuda, stems: set[str]) -> bool:
     `stems` are the names of the libraries without their versions ("libcublas").
     """
     sonames = [soname for soname in release.required_libraries if soname.split(".so")[0] in stems]
-    if not sonames or not all(soname in cuda.names for soname in sonames) or release.cuda is None:
+    if not sonames or not all(soname in cuda.library_names for soname in sonames) or release.cuda is None:
         return False
     if cuda.version is None:
         return True

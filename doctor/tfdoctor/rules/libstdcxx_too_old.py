@@ -23,23 +23,31 @@ import re
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import find_overriding_libstdcxx
-from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, make_unknown_result
+from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, require_known_fact
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 
-MISSING_SYMBOL_ERROR = re.compile(r"^(?P<path>[^:]+): version `(?P<version>(?:GLIBCXX|CXXABI)_[\w.]+)'")
+MISSING_SYMBOL_PATTERN = re.compile(r"^(?P<path>[^:]+): version `(?P<version>(?:GLIBCXX|CXXABI)_[\w.]+)'")
 """The loader's error about a missing symbol version, with the path of the library."""
 
 
 def check(context: RuleContext) -> Result:
     if context.loader is None:
-        unmet_result = make_unknown_result(context.facts.loader, "the loader")
-        return CouldNotCheck(unmet_result.reason if unmet_result is not None else "the loader could not be followed")
+        unmet_result = require_known_fact(context.facts.loader, "the loader")
+        return CouldNotCheck(
+            unmet_result.reason if unmet_result is not None else "the loader could not be followed"
+        )
     for resolution in context.loader.import_needs:
         overriding_library = find_overriding_libstdcxx(context.facts, resolution)
-        match = MISSING_SYMBOL_ERROR.search(resolution.error)
+        match = MISSING_SYMBOL_PATTERN.search(resolution.error)
         if match is None and overriding_library is None:
             continue
-        path = match["path"] if match is not None else overriding_library.path if overriding_library is not None else ""
+        path = (
+            match["path"]
+            if match is not None
+            else overriding_library.path
+            if overriding_library is not None
+            else ""
+        )
         missing_version = match["version"] if match is not None else "symbols"
         title = (
             f"{path} is too old for this TensorFlow"

@@ -22,11 +22,11 @@ import re
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
-from tfdoctor.text import lazy_pattern
+from tfdoctor.text import make_lazy_pattern
 
 LOADED_MODULES_VARIABLE = "LOADEDMODULES"
 """The environment variable in which module systems list the loaded modules."""
-CUDA_MODULE_NAME = lazy_pattern(
+CUDA_MODULE_PATTERN = make_lazy_pattern(
     r"(?:\S*/)?(?P<name>cuda|cudatoolkit|cuda-toolkit|cudnn)(?:[/-]|/\S*?)(?P<version>[0-9]{1,2}(?:\.[0-9]{1,3}){0,3})",
     re.IGNORECASE,
 )
@@ -50,17 +50,17 @@ def check(context: RuleContext) -> Result:
     if loaded_modules is None and not ({"LMOD_CMD", "MODULESHOME"} & set(variables)):
         return NotApplicable("no module system is in use here")
     build = context.build
-    if build is None or not build.gpu or build.cuda is None:
+    if build is None or not build.has_gpu_code or build.cuda is None:
         return NotApplicable("no TensorFlow with CUDA to compare with")
     cuda_modules = [
         (module, match)
         for module in (loaded_modules or "").split(":")
-        if (match := CUDA_MODULE_NAME.match(module)) is not None
+        if (match := CUDA_MODULE_PATTERN.match(module)) is not None
     ]
     wrong_modules = [
         module for module, match in cuda_modules if _has_other_major(match, build.cuda, build.cudnn)
     ]
-    lacks_libraries = bool(context.select_missing(*LIBRARY_CAUSES))
+    lacks_libraries = bool(context.select_missing_libraries(*LIBRARY_CAUSES))
     if wrong_modules:
         return [
             _build_version_finding(
@@ -82,11 +82,18 @@ def _has_other_major(match: re.Match[str], built_cuda: str, built_cudnn: str | N
 
 def _format_required_cuda(built_cuda: str, built_cudnn: str | None) -> str:
     """Return the CUDA and cuDNN versions that TensorFlow requires, such as "CUDA 12.3 and cuDNN 9"."""
-    return f"CUDA {versions.major_minor(built_cuda)}" + (f" and cuDNN {versions.major(built_cudnn)}" if built_cudnn else "")
+    return f"CUDA {versions.major_minor(built_cuda)}" + (
+        f" and cuDNN {versions.major(built_cudnn)}" if built_cudnn else ""
+    )
 
 
 def _build_version_finding(
-    context: RuleContext, loaded_modules: str, wrong_modules: list[str], built_cuda: str, *, lacks_libraries: bool
+    context: RuleContext,
+    loaded_modules: str,
+    wrong_modules: list[str],
+    built_cuda: str,
+    *,
+    lacks_libraries: bool,
 ) -> Finding:
     """Return the finding about loaded modules that have the wrong major version."""
     names = " ".join(advice.quote(module) for module in wrong_modules)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes.steps import Rename, Unset
+from tfdoctor.causes.steps import RenameVariable, UnsetVariable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import Result, Rule, RuleContext
 
@@ -63,8 +63,8 @@ def _make_steps(misspelt_name: str, correct_name: str, *, both_set: bool) -> tup
     A variable is not renamed to CUDA_VISIBLE_DEVICES, which may hide GPUs: the user has to decide that.
     """
     if both_set:
-        return (Unset(misspelt_name),)
-    return () if correct_name == "CUDA_VISIBLE_DEVICES" else (Rename(misspelt_name, correct_name),)
+        return (UnsetVariable(misspelt_name),)
+    return () if correct_name == "CUDA_VISIBLE_DEVICES" else (RenameVariable(misspelt_name, correct_name),)
 
 
 RULE = Rule(

@@ -36,7 +36,7 @@ MIN_MULTIPROCESSORS_VARIABLE = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
 
 def check(context: RuleContext) -> Result:
     build, driver_result = context.build, value_of(context.facts.driver.cuda)
-    if build is None or build.gpu is False or build.rocm:
+    if build is None or build.has_gpu_code is False or build.is_rocm:
         return NotApplicable("this TensorFlow has no CUDA code")
     if driver_result is None or not driver_result.devices:
         return NotApplicable("the driver shows no card")
@@ -70,7 +70,9 @@ def _build_some_ignored_finding(
     reasons = [_describe_ignored_gpu(device, build) for device in ignored_devices]
     # a GPU of unknown compute capability counts as new enough ("99")
     small_devices = [
-        gpu for gpu in ignored_devices if versions.is_at_least(gpu.compute_capability or "99", build.min_capability)
+        gpu
+        for gpu in ignored_devices
+        if versions.is_at_least(gpu.compute_capability or "99", build.min_capability)
     ]
     value = context.facts.environment.variables.get(MIN_MULTIPROCESSORS_VARIABLE)
     remedies = []
@@ -95,7 +97,9 @@ def _build_some_ignored_finding(
     )
 
 
-def _build_all_ignored_finding(context: RuleContext, build: Build, ignored_devices: list[CudaDevice]) -> Finding:
+def _build_all_ignored_finding(
+    context: RuleContext, build: Build, ignored_devices: list[CudaDevice]
+) -> Finding:
     value = context.facts.environment.variables.get(MIN_MULTIPROCESSORS_VARIABLE, "")
     return RULE.make_finding(
         Cause.HIDDEN_BY_ENV,
@@ -110,7 +114,7 @@ def _build_all_ignored_finding(context: RuleContext, build: Build, ignored_devic
         ],
         remedies=[
             variable_origins.make_unset_remedy(
-                context, MIN_MULTIPROCESSORS_VARIABLE, "Unset the variable.", steps=False
+                context, MIN_MULTIPROCESSORS_VARIABLE, "Unset the variable.", with_steps=False
             )
         ],
     )
@@ -123,6 +127,6 @@ RULE = Rule(
     (Cause.GPU_TOO_OLD, Cause.HIDDEN_BY_ENV),
     check,
     short_title="TensorFlow ignores a card",
-    needs=(prerequisites.require_tensorflow, prerequisites.require_driver),
+    needs=(prerequisites.require_tensorflow, prerequisites.require_driver_result),
     area=GPU,
 )

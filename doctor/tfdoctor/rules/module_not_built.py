@@ -32,8 +32,8 @@ from tfdoctor.rules.base import (
     Result,
     Rule,
     RuleContext,
-    make_evidence,
-    require_value,
+    get_required_value,
+    make_fact_evidence,
 )
 from tfdoctor.rules.shared import drivers, kernels
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def check(context: RuleContext) -> Result:
-    cause = require_value(kernels.find_missing_module_cause(context))
+    cause = get_required_value(kernels.find_missing_module_cause(context))
     fact = context.facts.kernel.modules
     if isinstance(fact, Unknown):
         return CouldNotCheck(f"the module's files: {fact.why}")
@@ -50,11 +50,11 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("there is no card on the bus for a module to drive")
     if not kernels.is_module_unbuilt(context):
         return ()
-    if kernels.is_switched_off(context):
+    if kernels.is_gpu_switched_off(context):
         return NotApplicable("the card was switched off on purpose, which TFD119 explains")
     kernel, module_files = context.facts.machine.kernel, fact.value
     other_kernels = ", ".join(module_files.other_kernels)
-    evidence = [make_evidence(fact, f"no nvidia.ko for the running kernel {kernel}")]
+    evidence = [make_fact_evidence(fact, f"no nvidia.ko for the running kernel {kernel}")]
     if other_kernels:
         evidence.append(Evidence("/lib/modules", f"has one for: {other_kernels}"))
     evidence += [
@@ -104,7 +104,7 @@ def _list_remedies(context: RuleContext, module_files: ModuleFiles) -> list[Reme
         remedies.append(kernels.make_rebuild_module_remedy(context))
     else:
         install_remedy = advice.make_driver_remedy(context.target)
-        headers_command = kernels.make_headers_command(context) if not module_files.headers else ""
+        headers_command = kernels.make_headers_install_command(context) if not module_files.headers else ""
         remedies.append(
             Remedy(
                 f"Nothing here builds the module: install it with the driver. {install_remedy.text}",

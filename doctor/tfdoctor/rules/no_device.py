@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 def check(context: RuleContext) -> Result:
     state = drivers.determine_driver_state(context)
-    if state.cuda is None or not state.cuda.loaded:
+    if state.driver_result is None or not state.driver_result.loaded:
         return NotApplicable("there is no driver to ask")
     if state.cause is not Cause.NO_DEVICE:
         return ()
-    if drivers.list_node_errors(context):
+    if drivers.list_node_problems(context):
         return NotApplicable("device nodes are missing or closed, which TFD113 explains")
-    code = kernels.find_module_rule_code(context)
+    code = kernels.find_missing_module_rule(context)
     if code:
         return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {code} explains")
     evidence = [
@@ -71,7 +71,7 @@ def _format_driver_result(context: RuleContext) -> str:
     return f"cuInit: {driver_result.init_name} ({driver_result.init})"
 
 
-def _explain_no_device(context: RuleContext) -> kernels.ProblemText:
+def _explain_no_device(context: RuleContext) -> kernels.ProblemExplanation:
     """Return the text for the first reason that applies. Without a reason, refer to the kernel's log."""
     for explain in (
         _explain_wsl,
@@ -97,7 +97,7 @@ def _explain_no_device(context: RuleContext) -> kernels.ProblemText:
     )
 
 
-def _explain_wsl(context: RuleContext) -> kernels.ProblemText | None:
+def _explain_wsl(context: RuleContext) -> kernels.ProblemExplanation | None:
     """Explain that WSL's driver shows no GPU."""
     if not context.facts.machine.wsl:
         return None
@@ -117,7 +117,7 @@ def _explain_wsl(context: RuleContext) -> kernels.ProblemText | None:
     )
 
 
-def _explain_absent_gpu(context: RuleContext) -> kernels.ProblemText | None:
+def _explain_absent_gpu(context: RuleContext) -> kernels.ProblemExplanation | None:
     """Explain that no NVIDIA GPU is on the PCI bus."""
     if not isinstance(context.facts.driver.pci, Absent) or context.facts.machine.jetson:
         return None
@@ -153,13 +153,13 @@ def _explain_absent_gpu(context: RuleContext) -> kernels.ProblemText | None:
     )
 
 
-def _explain_other_driver(context: RuleContext) -> kernels.ProblemText | None:
+def _explain_other_driver(context: RuleContext) -> kernels.ProblemExplanation | None:
     """Explain that another kernel driver is bound to the GPUs, and NVIDIA's driver to none."""
     pci_gpus = value_of(context.facts.driver.pci) or ()
     if not pci_gpus or any(pci_gpu.driver == "nvidia" for pci_gpu in pci_gpus):
         return None
     for pci_gpu in pci_gpus:
-        if pci_gpu.driver in kernels.RESERVING_DRIVERS:
+        if pci_gpu.driver in kernels.PASSTHROUGH_DRIVERS:
             return (
                 "The card is reserved for a virtual machine",
                 (
@@ -184,7 +184,7 @@ def _explain_other_driver(context: RuleContext) -> kernels.ProblemText | None:
                                 f"echo 'blacklist {pci_gpu.driver}' | {advice.get_sudo_prefix(context.target)}tee "
                                 f"/etc/modprobe.d/blacklist-{pci_gpu.driver}.conf"
                             ),
-                            kernels.make_initramfs_command(context),
+                            kernels.make_initramfs_rebuild_command(context),
                             f"{advice.get_sudo_prefix(context.target)}reboot",
                         ),
                         changes_system=True,
@@ -208,7 +208,7 @@ def _make_rebind_remedy(context: RuleContext, pci_gpu: PciGpu) -> Remedy:
     )
 
 
-def _explain_mig(context: RuleContext) -> kernels.ProblemText | None:
+def _explain_mig(context: RuleContext) -> kernels.ProblemExplanation | None:
     """Explain that all GPUs are in MIG mode and have no instances."""
     smi = value_of(context.facts.driver.smi)
     empty_gpus = (
@@ -241,7 +241,7 @@ def _explain_mig(context: RuleContext) -> kernels.ProblemText | None:
     )
 
 
-def _explain_lost_gpu(context: RuleContext) -> kernels.ProblemText | None:
+def _explain_lost_gpu(context: RuleContext) -> kernels.ProblemExplanation | None:
     """Explain that a GPU was lost, according to nvidia-smi."""
     smi = value_of(context.facts.driver.smi)
     if not isinstance(smi, SmiFailure) or smi.kind not in ("gpu_lost", "device_handle_unknown_error"):
@@ -259,7 +259,7 @@ def _explain_lost_gpu(context: RuleContext) -> kernels.ProblemText | None:
     )
 
 
-def _explain_silent_gpus(context: RuleContext) -> kernels.ProblemText | None:
+def _explain_silent_gpus(context: RuleContext) -> kernels.ProblemExplanation | None:
     """Explain that no GPU responds: everything that is read from them on the bus is all ones."""
     pci_gpus = value_of(context.facts.driver.pci) or ()
     lost_addresses = context.facts.kernel.lost_cards
@@ -281,7 +281,7 @@ def _explain_silent_gpus(context: RuleContext) -> kernels.ProblemText | None:
     )
 
 
-def _explain_missing_module(context: RuleContext) -> kernels.ProblemText | None:
+def _explain_missing_module(context: RuleContext) -> kernels.ProblemExplanation | None:
     """Explain that the user-space libraries are installed but the kernel module is not loaded."""
     if not isinstance(context.facts.driver.kernel_module, Absent) or context.facts.machine.jetson:
         return None
@@ -323,27 +323,27 @@ def _format_kernel(context: RuleContext) -> str:
     return f" ({context.facts.machine.kernel})" if context.facts.machine.kernel else ""
 
 
-def _explain_unsupported_gpu(context: RuleContext) -> kernels.ProblemText | None:
+def _explain_unsupported_gpu(context: RuleContext) -> kernels.ProblemExplanation | None:
     """Explain that the branch or flavour of the loaded kernel module does not support a GPU."""
     module = value_of(context.facts.driver.kernel_module)
     if module is None:
         return None
     for pci_gpu in value_of(context.facts.driver.pci) or ():
-        gpu = drivers.find_gpu(context, pci_gpu)
+        gpu = drivers.find_gpu_entry(context, pci_gpu)
         if gpu is None:
             continue
         branch = context.compat.cards.find_unsupported(gpu.capability)
-        if branch is not None and versions.is_at_least(module.version, branch.first_without):
+        if branch is not None and versions.is_at_least(module.version, branch.first_branch_without):
             return (
                 f"Driver {module.version} no longer drives the {gpu.name}",
                 (
-                    f"Branch {branch.last} is the last one for compute capability {gpu.capability}; this is "
+                    f"Branch {branch.last_branch} is the last one for compute capability {gpu.capability}; this is "
                     f"{module.version}."
                 ),
-                [Remedy(f"Install the driver branch {branch.last} in its place, then restart.")],
+                [Remedy(f"Install the driver branch {branch.last_branch} in its place, then restart.")],
             )
         if module.open_kernel and not versions.is_at_least(
-            gpu.capability, context.compat.cards.open_module.drives_from
+            gpu.capability, context.compat.cards.open_module.min_capability
         ):
             return (
                 f"The open kernel module does not drive the {gpu.name}",
@@ -354,7 +354,7 @@ def _explain_unsupported_gpu(context: RuleContext) -> kernels.ProblemText | None
                 [_make_flavour_remedy(context, module.version, is_open=False)],
             )
         if not module.open_kernel and versions.is_at_least(
-            gpu.capability, context.compat.cards.open_module.alone_from
+            gpu.capability, context.compat.cards.open_module.min_exclusive_capability
         ):
             return (
                 f"The {gpu.name} needs the open kernel module",
@@ -391,6 +391,6 @@ RULE = Rule(
     (Cause.NO_DEVICE,),
     check,
     short_title="the driver shows none",
-    needs=(prerequisites.require_driver,),
+    needs=(prerequisites.require_driver_result,),
     area=GPU,
 )

@@ -26,14 +26,14 @@ from tfdoctor import advice
 from tfdoctor.facts import Absent, Known, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import list_driver_files
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, make_evidence
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, make_fact_evidence
 from tfdoctor.rules.shared import drivers, kernels, path_shadowing
 from tfdoctor.rules.shared.pythons import make_other_python_remedies
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
 
-DEFAULT_FOLDERS = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
+DEFAULT_LOADER_FOLDERS = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 """Folders that the loader searches by default; Debian also has multiarch folders below them."""
 
 
@@ -42,11 +42,11 @@ def check(context: RuleContext) -> Result:
     if facts.machine.system == "Darwin":
         return NotApplicable("there is no CUDA on macOS")
     state = drivers.determine_driver_state(context)
-    if state.cause is None and state.resolution is None and state.cuda is None:
+    if state.cause is None and state.resolution is None and state.driver_result is None:
         return CouldNotCheck(getattr(facts.driver.cuda, "why", "") or "the driver did not answer")
     if state.cause is not Cause.NO_DRIVER:
         return ()
-    other_rule_code = kernels.find_module_rule_code(context)
+    other_rule_code = kernels.find_missing_module_rule(context)
     if other_rule_code:
         return NotApplicable(
             f"NVIDIA's kernel module does not run, for a reason that {other_rule_code} explains"
@@ -145,7 +145,7 @@ def _build_search_finding(context: RuleContext, files: tuple[str, ...], evidence
     """Return the finding that the loader does not search the folder of the driver's library."""
     folder = files[0].rpartition("/")[0]
     sudo = advice.get_sudo_prefix(context.target)
-    is_default = folder in DEFAULT_FOLDERS or folder.endswith("-linux-gnu")
+    is_default = folder in DEFAULT_LOADER_FOLDERS or folder.endswith("-linux-gnu")
     commands: tuple[str, ...] = (f"{sudo}ldconfig", advice.format_check_command(context.target))
     if not is_default:
         line = f"echo {advice.quote(folder)} | {sudo}tee /etc/ld.so.conf.d/nvidia-driver.conf"
@@ -272,10 +272,10 @@ def _make_legacy_driver_remedies(context: RuleContext) -> list[Remedy]:
         if branch is not None:
             remedies.append(
                 Remedy(
-                    f"Install a driver of branch {branch.last}, the last one for {device.name}, then "
+                    f"Install a driver of branch {branch.last_branch}, the last one for {device.name}, then "
                     f"restart; newer branches do not support this "
                     "card.",
-                    (f"{sudo}ubuntu-drivers install nvidia:{branch.last}", f"{sudo}reboot")
+                    (f"{sudo}ubuntu-drivers install nvidia:{branch.last_branch}", f"{sudo}reboot")
                     if is_ubuntu
                     else (),
                     changes_system=True,
@@ -289,7 +289,7 @@ def _list_system_evidence(context: RuleContext) -> list[Evidence]:
     driver = context.facts.driver
     evidence = [*drivers.list_pci_evidence(context), *drivers.list_module_evidence(context)]
     if isinstance(driver.smi, Absent):
-        evidence.append(make_evidence(driver.smi, driver.smi.why))
+        evidence.append(make_fact_evidence(driver.smi, driver.smi.why))
     return [*evidence, *drivers.list_smi_evidence(context)]
 
 

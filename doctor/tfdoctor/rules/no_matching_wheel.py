@@ -66,7 +66,7 @@ def explain_missing_wheel(context: RuleContext) -> str:
     if "macos" in platform or context.facts.machine.system == "Darwin":
         return "On macOS TensorFlow has no CUDA: the wheels there are for the CPU (Apple's GPU is Metal's)."
     if platform.startswith("win"):
-        if not context.compat.releases_for_python(python.version, "windows", gpu=True):
+        if not context.compat.list_releases_for_python(python.version, "windows", gpu=True):
             return (
                 "On native Windows TensorFlow 2.10.1 is the last with GPU code, and it has no wheel for "
                 "Python "
@@ -85,7 +85,7 @@ def explain_missing_wheel(context: RuleContext) -> str:
 def _explain_version_gap(context: RuleContext, python_version: str, glibc_version: str) -> str:
     """Return why no GPU wheel fits this version of Python and of glibc; "" if one fits."""
     minor = versions.major_minor(python_version)
-    matching_releases = context.compat.releases_for_python(python_version, "linux", gpu=True)
+    matching_releases = context.compat.list_releases_for_python(python_version, "linux", gpu=True)
     if not matching_releases:
         final_releases = [release for release in context.compat.releases if not release.is_prerelease]
         pythons = sorted(
@@ -97,7 +97,7 @@ def _explain_version_gap(context: RuleContext, python_version: str, glibc_versio
             return (
                 f"Python {minor} is newer than TensorFlow's wheels: those of {newest.version} (the newest "
                 "known, "
-                f"{newest.released}) are for Python {', '.join(newest.linux_pythons)}."
+                f"{newest.release_date}) are for Python {', '.join(newest.linux_pythons)}."
             )
         return f"No TensorFlow release with GPU code has a wheel for Python {minor}."
     if all(
@@ -107,7 +107,9 @@ def _explain_version_gap(context: RuleContext, python_version: str, glibc_versio
         minimum = min(
             (release.glibc for release in matching_releases if release.glibc), key=versions.parse_numbers
         )
-        return f"The wheels for Python {minor} need glibc {minimum} or newer; this system has {glibc_version}."
+        return (
+            f"The wheels for Python {minor} need glibc {minimum} or newer; this system has {glibc_version}."
+        )
     return ""
 
 

@@ -46,6 +46,6 @@ RULE = Rule(
     (Cause.NO_NVIDIA_RUNTIME,),
     check,
     short_title="an engine cannot give GPUs",
-    needs=(engines.require_engine,),
+    needs=(engines.require_container_engine,),
     containers_only=True,
 )

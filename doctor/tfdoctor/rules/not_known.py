@@ -37,7 +37,7 @@ def check(context: RuleContext) -> Result:
     if isinstance(context.facts.python, UnusablePython):
         return NotApplicable("the Python does not work, which TFD317 explains")
     reason = prediction.reasons[-1] if prediction.reasons else "Something on the way could not be looked at."
-    if context.observed is not None and context.observed.gpu_registered is not None:
+    if context.observation is not None and context.observation.gpu_registered is not None:
         return NotApplicable("TensorFlow was run, which answers this")
     return [
         RULE.make_finding(

@@ -63,15 +63,15 @@ def _list_denied_libraries(context: RuleContext) -> list[DeniedPath]:
     attempts = [
         attempt
         for failed_lookup in loader.import_needs
-        for attempt in list_forbidden_files(failed_lookup, elsewhere=True)
+        for attempt in list_forbidden_files(failed_lookup, is_elsewhere=True)
     ]
-    for missing_library in context.select_missing(Cause.NOT_PERMITTED):
-        found_elsewhere = bool(missing_library.elsewhere or missing_library.other_versions)
-        attempts += list_forbidden_files(missing_library.resolution, elsewhere=found_elsewhere)
+    for missing_library in context.select_missing_libraries(Cause.NOT_PERMITTED):
+        found_elsewhere = bool(missing_library.usable_files or missing_library.other_versions)
+        attempts += list_forbidden_files(missing_library.resolution, is_elsewhere=found_elsewhere)
     for soname in ("libcuda.so.1", "libnvidia-ml.so.1"):
-        resolution = loader.resolution(soname)
+        resolution = loader.find_resolution(soname)
         if resolution is not None and not resolution.ok:
-            attempts += list_forbidden_files(resolution, elsewhere=True)
+            attempts += list_forbidden_files(resolution, is_elsewhere=True)
     denied_by_path = {denied.path: denied for denied in loader.denied}
     paths = dict.fromkeys(posixpath.normpath(attempt.path) for attempt in attempts)
     return [denied_by_path.get(path) or DeniedPath(path, path) for path in paths]
@@ -249,7 +249,9 @@ def _list_chmod_paths(context: RuleContext, denials: list[DeniedPath]) -> list[s
 def _find_mount(context: RuleContext, path: str) -> str:
     """Return the noexec mount point of a path, or the path's folder if it is not known."""
     noexec_folders = context.python.noexec if context.python is not None else ()
-    mounts = [mount for folder, mount in noexec_folders if path.startswith((f"{folder}/", f"{mount.rstrip('/')}/"))]
+    mounts = [
+        mount for folder, mount in noexec_folders if path.startswith((f"{folder}/", f"{mount.rstrip('/')}/"))
+    ]
     return mounts[0] if mounts else posixpath.dirname(path)
 
 

@@ -20,7 +20,7 @@ NVIDIA_DRIVER_CAPABILITIES=compute,utility.
 from __future__ import annotations
 
 from tfdoctor import advice
-from tfdoctor.advice.engine import CAPABILITIES_VARIABLE, lacks_capability, make_capabilities_remedy
+from tfdoctor.advice.engine import CAPABILITIES_VARIABLE, excludes_capability, make_capabilities_remedy
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import NVML_ERROR_UNKNOWN, has_lost_devices
@@ -50,7 +50,7 @@ def check(context: RuleContext) -> Result:
     state = drivers.determine_driver_state(context)
     if state.cause is not None:
         return NotApplicable("libcuda.so.1 fails before NVML is opened")
-    resolution = context.loader.resolution(NVML_SONAME)
+    resolution = context.loader.find_resolution(NVML_SONAME)
     if resolution is not None and not resolution.ok:
         return [_build_missing_finding(context, resolution.error)]
     nvml = value_of(context.facts.driver.nvml)
@@ -68,7 +68,7 @@ def _build_missing_finding(context: RuleContext, error: str) -> Finding:
     variables = context.facts.environment.variables
     capabilities = variables.get(CAPABILITIES_VARIABLE)
     evidence = [Evidence("the loader", error)]
-    lacks_utility = capabilities is not None and lacks_capability(capabilities, "utility")
+    lacks_utility = capabilities is not None and excludes_capability(capabilities, "utility")
     if capabilities is not None:
         evidence.append(Evidence(CAPABILITIES_VARIABLE, repr(capabilities)))
     note = (
@@ -90,7 +90,7 @@ def _build_missing_finding(context: RuleContext, error: str) -> Finding:
 def _list_remedies(context: RuleContext, capabilities: str | None) -> list[Remedy]:
     machine, manager = context.facts.machine, advice.get_package_manager(context.target)
     sudo = advice.get_sudo_prefix(context.target)
-    if machine.container and capabilities is not None and not lacks_capability(capabilities, "utility"):
+    if machine.container and capabilities is not None and not excludes_capability(capabilities, "utility"):
         return [
             Remedy("A container is given the host's: see there whether its driver has it.", ("nvidia-smi",))
         ]

@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 
 from tfdoctor import advice
-from tfdoctor.causes.steps import Export, RemoveEntries, Unset
+from tfdoctor.causes.steps import RemoveEntries, SetVariable, UnsetVariable
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import variable_origins
@@ -135,7 +135,7 @@ def _find_allow_growth_problem(context: RuleContext, variables: dict[str, str]) 
             "takes nearly all memory of the card.",
             name=name,
             value=value,
-            remedies=[Remedy("Write it so:", (f"export {name}=true",), steps=(Export(name, "true"),))],
+            remedies=[Remedy("Write it so:", (f"export {name}=true",), steps=(SetVariable(name, "true"),))],
         )
     ]
 
@@ -149,9 +149,11 @@ def _find_xla_flags_problem(context: RuleContext, variables: dict[str, str]) -> 
     remedies = []
     if value.startswith("xla_"):
         line = f"export {name}={advice.quote('--' + value)}"
-        remedies.append(Remedy("Write it so:", (line,), steps=(Export(name, f"--{value}"),)))
+        remedies.append(Remedy("Write it so:", (line,), steps=(SetVariable(name, f"--{value}"),)))
     else:
-        remedies.append(Remedy("Where no file of flags is meant:", (f"unset {name}",), steps=(Unset(name),)))
+        remedies.append(
+            Remedy("Where no file of flags is meant:", (f"unset {name}",), steps=(UnsetVariable(name),))
+        )
     return [
         _build_finding(
             context,
@@ -203,7 +205,7 @@ def _find_library_path_problems(context: RuleContext, variables: dict[str, str])
             )
         else:
             remedies.append(
-                Remedy("Without these nothing is left:", (f"unset {name}",), steps=(Unset(name),))
+                Remedy("Without these nothing is left:", (f"unset {name}",), steps=(UnsetVariable(name),))
             )
         findings.append(
             _build_finding(
@@ -212,7 +214,7 @@ def _find_library_path_problems(context: RuleContext, variables: dict[str, str])
                 f"{name} has entries that do not do what they appear to do",
                 f"{errors}.",
                 name=name,
-            value=value,
+                value=value,
                 remedies=remedies,
             )
         )
@@ -227,7 +229,7 @@ def _find_library_path_problems(context: RuleContext, variables: dict[str, str])
                 "A colon at the beginning, at the end, or two in a row make the loader look for libraries in "
                 "whatever folder the program was started from.",
                 name=name,
-            value=value,
+                value=value,
                 remedies=[Remedy("Without it:", (line, advice.format_check_command(context.target)))],
             )
         )

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.facts import MODULE_PATH, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import drop_first_tensorflow, find_leading_folder, get_path_folder
+from tfdoctor.predict import drop_first_tensorflow, find_leading_folder, get_sys_path_folder
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, variable_origins
 
@@ -38,14 +38,14 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("there is one TensorFlow on this Python's path")
     if context.prediction.cause is not Cause.SHADOWED_MODULE:
         return ()
-    folder, second = get_path_folder(first.package_dir), first.behind
+    folder, second = get_sys_path_folder(first.package_dir), first.behind
     leader = find_leading_folder(context.facts, folder)
     explanation = f"{folder} is before it on Python's path."
     if leader is not None:
-        explanation = f"{variable_origins.format_path_source(context, leader)} {folder} first on its path."
+        explanation = f"{variable_origins.format_path_setter(context, leader)} {folder} first on its path."
         explanation += (
-            variable_origins.format_origin_sentence(context, leader.by, leader.entry)
-            if leader.by != MODULE_PATH
+            variable_origins.format_origin_sentence(context, leader.origin, leader.spelling)
+            if leader.origin != MODULE_PATH
             else ""
         )
     return [
@@ -53,14 +53,14 @@ def check(context: RuleContext) -> Result:
             Cause.SHADOWED_MODULE,
             Severity.ERROR,
             f"Python imports {_format_tensorflow(context, first)} from {folder}, not {_format_tensorflow(context, second)} from "
-            f"{get_path_folder(second.package_dir)}: {explanation} What is installed or removed in the environment has no "
+            f"{get_sys_path_folder(second.package_dir)}: {explanation} What is installed or removed in the environment has no "
             "effect on it.",
             title=f"{_format_tensorflow(context, first)} in {folder} hides {_format_tensorflow(context, second)}",
             evidence=[
                 Evidence(first.package_dir, "is what Python imports"),
                 Evidence(second.package_dir, "is behind it on Python's path"),
                 *(
-                    variable_origins.list_origin_evidence(context, leader.by, leader.entry)
+                    variable_origins.list_origin_evidence(context, leader.origin, leader.spelling)
                     if leader is not None
                     else ()
                 ),
@@ -77,7 +77,7 @@ def _format_tensorflow(context: RuleContext, tensorflow: TensorFlowFacts) -> str
     """
     name = tensorflow.distribution or "TensorFlow"
     python = value_of(context.facts.python)
-    folder = get_path_folder(tensorflow.package_dir)
+    folder = get_sys_path_folder(tensorflow.package_dir)
     distributions = (
         [distribution for distribution in python.distributions if distribution.location.rstrip("/") == folder]
         if python is not None
@@ -90,7 +90,7 @@ def _format_tensorflow(context: RuleContext, tensorflow: TensorFlowFacts) -> str
 
 def _make_remedy(context: RuleContext, folder: str, leader: LeadingFolder | None) -> Remedy:
     if leader is not None:
-        return variable_origins.make_python_path_remedy(context, leader)
+        return variable_origins.make_python_path_removal_remedy(context, leader)
     python = value_of(context.facts.python)
     if folder.endswith("site-packages") and "/.local/" in folder and python is not None:
         return Remedy(

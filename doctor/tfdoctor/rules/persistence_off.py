@@ -35,7 +35,10 @@ def check(context: RuleContext) -> Result:
     affected_gpus = [
         gpu
         for gpu, condition in gpu_conditions
-        if condition.persistence is False and condition.ecc and condition.display is False and not gpu.processes
+        if condition.persistence is False
+        and condition.ecc
+        and condition.display is False
+        and not gpu.processes
     ]
     if not affected_gpus:
         return ()

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
-from tfdoctor.causes.steps import Remove
+from tfdoctor.causes.steps import RemovePath
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.imports import choose_plugin_cause
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
@@ -55,7 +55,7 @@ def _build_finding(context: RuleContext, failed_lookup: Resolution) -> Finding:
                     f"mv {advice.quote(path)} {advice.quote(new_path)}",
                     advice.format_check_command(context.target),
                 ),
-                steps=(Remove(path),),
+                steps=(RemovePath(path),),
             )
         ],
     )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def check(context: RuleContext) -> Result:
-    observed, prediction = context.observed, context.prediction
+    observed, prediction = context.observation, context.prediction
     if observed is None:
         return NotApplicable("TensorFlow was not run (`tfdoctor check --deep` does it)")
     if observed.stop_reason and observed.gpu_registered is None:
@@ -116,9 +116,9 @@ def _libraries_differ(context: RuleContext) -> bool:
     Fewer missing libraries than predicted are no contradiction: an ImportError names only the first one, and
     TensorFlow tries its libraries only after it has found a device.
     """
-    if context.observed is None:
+    if context.observation is None:
         return False
-    return not set(context.observed.missing_libraries) <= set(context.prediction.missing_libraries)
+    return not set(context.observation.missing_libraries) <= set(context.prediction.missing_libraries)
 
 
 def _format_bool(value: bool) -> str:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.facts.python import UnusablePython
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, make_unknown_result
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, require_known_fact
 from tfdoctor.rules.environment_gone import build_restore_remedies
 from tfdoctor.rules.shared import variable_origins
 from tfdoctor.rules.shared.pythons import (
@@ -36,8 +36,8 @@ from tfdoctor.rules.shared.pythons import (
 if TYPE_CHECKING:
     from tfdoctor.facts.python import StartupFailure
 
-HOME_VARIABLE = "PYTHONHOME"
-TITLE_BY_TROUBLE_KIND = {
+PYTHONHOME_VARIABLE = "PYTHONHOME"
+TITLE_BY_FAILURE_KIND = {
     "base-gone": "The Python of this environment is gone",
     "not-started": "This Python does not start",
     "exited": "This Python ends at once",
@@ -53,7 +53,7 @@ TITLE_BY_TROUBLE_KIND = {
 def check(context: RuleContext) -> Result:
     fact = context.facts.python
     if not isinstance(fact, UnusablePython) or fact.trouble is None:
-        unmet_result = make_unknown_result(fact, "the Python")
+        unmet_result = require_known_fact(fact, "the Python")
         return unmet_result if isinstance(unmet_result, CouldNotCheck) else ()
     failure = fact.trouble
     if failure.kind == "denied":
@@ -79,8 +79,8 @@ def check(context: RuleContext) -> Result:
 
 def _format_title(failure: StartupFailure) -> str:
     if failure.files:
-        return f"{TITLE_BY_TROUBLE_KIND['site']}: {failure.files[0]}"
-    return f"{TITLE_BY_TROUBLE_KIND.get(failure.kind, RULE.title)}: {failure.path}"
+        return f"{TITLE_BY_FAILURE_KIND['site']}: {failure.files[0]}"
+    return f"{TITLE_BY_FAILURE_KIND.get(failure.kind, RULE.title)}: {failure.path}"
 
 
 def _has_other_pythons(context: RuleContext) -> bool:
@@ -100,10 +100,10 @@ def _explain_startup_failure(context: RuleContext, failure: StartupFailure) -> s
             "there: that Python was removed or replaced. No program starts in it; its packages are still there."
         )
     if failure.kind == "home":
-        value = context.facts.environment.variables.get(HOME_VARIABLE, "")
+        value = context.facts.environment.variables.get(PYTHONHOME_VARIABLE, "")
         return (
-            f"{HOME_VARIABLE} is {value!r}: Python then looks for its own library there, and {name} {failure.how}. Without the "
-            f"variable it starts.{variable_origins.format_origin_sentence(context, HOME_VARIABLE)}{output}"
+            f"{PYTHONHOME_VARIABLE} is {value!r}: Python then looks for its own library there, and {name} {failure.how}. "
+            f"Without the variable it starts.{variable_origins.format_origin_sentence(context, PYTHONHOME_VARIABLE)}{output}"
         )
     if failure.kind == "site":
         location = f" It stops in {failure.files[0]}." if failure.files else ""
@@ -127,7 +127,10 @@ def _list_remedies(context: RuleContext, failure: StartupFailure) -> list[Remedy
     if failure.kind == "home":
         return [
             variable_origins.make_unset_remedy(
-                context, HOME_VARIABLE, f"Unset {HOME_VARIABLE}: hardly any Python needs it.", steps=False
+                context,
+                PYTHONHOME_VARIABLE,
+                f"Unset {PYTHONHOME_VARIABLE}: hardly any Python needs it.",
+                with_steps=False,
             )
         ]
     if failure.kind == "site":

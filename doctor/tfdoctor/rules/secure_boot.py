@@ -29,14 +29,14 @@ from tfdoctor.rules.base import (
     Result,
     Rule,
     RuleContext,
-    make_evidence,
-    require_value,
+    get_required_value,
+    make_fact_evidence,
 )
 from tfdoctor.rules.shared import kernels
 
 
 def check(context: RuleContext) -> Result:
-    cause = require_value(kernels.find_missing_module_cause(context))
+    cause = get_required_value(kernels.find_missing_module_cause(context))
     module_files = kernels.get_module_files(context)
     if module_files is None or not module_files.running or not kernels.has_usable_gpu(context):
         return NotApplicable("there is no module for the running kernel that could be refused")
@@ -45,7 +45,7 @@ def check(context: RuleContext) -> Result:
         return CouldNotCheck(f"Secure Boot: {fact.why}")
     if not isinstance(fact, Known) or not fact.value:
         return ()
-    if kernels.is_switched_off(context):
+    if kernels.is_gpu_switched_off(context):
         return NotApplicable("the card was switched off on purpose, which TFD119 explains")
     if not kernels.is_blocked_by_secure_boot(context):
         if module_files.signed is None and isinstance(context.facts.kernel.log, Unknown):
@@ -65,7 +65,7 @@ def check(context: RuleContext) -> Result:
             else "Secure Boot is on, and NVIDIA's kernel module is not signed, so the kernel refuses it.",
             title="The kernel refuses to load NVIDIA's module (Secure Boot)",
             evidence=[
-                make_evidence(fact, "Secure Boot is on"),
+                make_fact_evidence(fact, "Secure Boot is on"),
                 Evidence(
                     module_files.running[0],
                     "is there and is not loaded" + (", not signed" if is_unsigned else ""),

@@ -68,7 +68,7 @@ def _map_driver_files(context: RuleContext) -> dict[str, list[str]]:
     return paths_by_driver
 
 
-def parse_upstream_version(version: str) -> str:
+def parse_driver_version(version: str) -> str:
     """Return the driver version in a package version: "550.54.14" for "1:550.54.14-0ubuntu1".
 
     A package version of another form is returned unchanged.
@@ -78,7 +78,7 @@ def parse_upstream_version(version: str) -> str:
 
 
 def _has_mixed_versions(packages: tuple[DriverPackage, ...]) -> bool:
-    return len({parse_upstream_version(package.version) for package in packages}) > 1
+    return len({parse_driver_version(package.version) for package in packages}) > 1
 
 
 def _list_evidence(
@@ -106,7 +106,7 @@ def _build_mixed_finding(
     """Return the finding about several drivers, or about one driver from two sources."""
     sudo = advice.get_sudo_prefix(context.target)
     versions = (
-        {parse_upstream_version(package.version) for package in packages}
+        {parse_driver_version(package.version) for package in packages}
         | set(paths_by_driver)
         | ({installer_version} if installer_version else set())
     )

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import LeadingFolder, find_leading_folder, find_leading_package, get_path_folder
+from tfdoctor.predict import LeadingFolder, find_leading_folder, find_leading_package, get_sys_path_folder
 from tfdoctor.predict.imports import is_tensorflow_shadowed
 from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, shadowing, variable_origins
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.findings import Finding
 
-PATH_VARIABLE = "PYTHONPATH"
+PYTHONPATH_VARIABLE = "PYTHONPATH"
 MAX_ERROR_CHARS = 200
 """The maximum length of a quoted error, because NumPy's is a page long."""
 
@@ -64,14 +64,14 @@ def check(context: RuleContext) -> Result:
     # the packages that are imported from each leading folder and fail
     packages_by_leader: dict[LeadingFolder, list[_ShadowedPackage]] = {}
     for failure in context.import_failures:
-        if not failure.shadow:
+        if not failure.shadowing_file:
             continue
-        rehearsal, folder = failure.rehearsed, get_path_folder(failure.shadow)
+        rehearsal, folder = failure.import_result, get_sys_path_folder(failure.shadowing_file)
         leader = find_leading_folder(context.facts, folder)
         error = f"{rehearsal.error_type}: {rehearsal.error}" if rehearsal.error else ""
         if leader is None:
-            name = failure.shadow.rpartition("/")[2].partition(".")[0]
-            findings.append(_build_module_finding(context, name, failure.shadow, "", error))
+            name = failure.shadowing_file.rpartition("/")[2].partition(".")[0]
+            findings.append(_build_module_finding(context, name, failure.shadowing_file, "", error))
         elif not _is_reported_by_other_rule(context, folder):
             packages_by_leader.setdefault(leader, []).append(_ShadowedPackage(failure.package, error))
     for companion in find_shadowed_companions(context):
@@ -94,7 +94,7 @@ def _is_reported_by_other_rule(context: RuleContext, folder: str) -> bool:
     tensorflow = context.tensorflow
     if tensorflow is None or tensorflow.behind is None:
         return False
-    return get_path_folder(tensorflow.package_dir) == folder
+    return get_sys_path_folder(tensorflow.package_dir) == folder
 
 
 def _build_module_finding(
@@ -135,13 +135,13 @@ def _build_path_finding(
     context: RuleContext, leader: LeadingFolder, packages: Sequence[_ShadowedPackage]
 ) -> Finding:
     """Return the finding about packages in a leading folder with which the import fails."""
-    folder = leader.entry.rstrip("/") or leader.entry
+    folder = leader.spelling.rstrip("/") or leader.spelling
     names = " and ".join(_format_package(context, package.name) for package in packages)
     python = context.python
     version = versions.major_minor(python.version) if python is not None else ""
     other_python = re.search(r"/python(\d\.\d{1,2})(?:/|$)", folder)
     explanation = (
-        f"{upper_first(variable_origins.format_path_source(context, leader))} {folder} before the packages of "
+        f"{upper_first(variable_origins.format_path_setter(context, leader))} {folder} before the packages of "
         "this Python, which then takes "
         f"{names} from there."
     )
@@ -149,20 +149,20 @@ def _build_path_finding(
         explanation += (
             f" That folder is Python {other_python[1]}'s: what is compiled in it does not load in {version}."
         )
-    if leader.by == PATH_VARIABLE:
-        explanation += variable_origins.format_origin_sentence(context, leader.by, leader.entry)
+    if leader.origin == PYTHONPATH_VARIABLE:
+        explanation += variable_origins.format_origin_sentence(context, leader.origin, leader.spelling)
     explanation += f" The import of TensorFlow stops ({_shorten_error(packages[0].error)})."
     return RULE.make_finding(
         Cause.SHADOWED_MODULE,
         Severity.ERROR,
         explanation,
-        title=f"{leader.by} leads to {names} in {folder}, with which import tensorflow fails",
+        title=f"{leader.origin} leads to {names} in {folder}, with which import tensorflow fails",
         evidence=[
             *(
-                Evidence(f"{folder}, {package.name}", f"is found first, through {leader.by}")
+                Evidence(f"{folder}, {package.name}", f"is found first, through {leader.origin}")
                 for package in packages
             ),
-            *variable_origins.list_origin_evidence(context, leader.by, leader.entry),
+            *variable_origins.list_origin_evidence(context, leader.origin, leader.spelling),
         ],
         remedies=[_make_removal_remedy(context, leader, packages)],
     )
@@ -186,7 +186,7 @@ def _make_removal_remedy(
 
     It also installs the packages that this Python then lacks.
     """
-    remedy = variable_origins.make_python_path_remedy(context, leader)
+    remedy = variable_origins.make_python_path_removal_remedy(context, leader)
     distributions = context.python.distributions if context.python is not None else ()
     remaining_names = {
         distribution.name

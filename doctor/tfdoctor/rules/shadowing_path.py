@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Severity
-from tfdoctor.predict import find_library_version, is_in_wheels
+from tfdoctor.predict import find_library_version, is_in_nvidia_wheel
 from tfdoctor.rules.base import LOADER, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, variable_origins
-from tfdoctor.text import split_entries
+from tfdoctor.text import split_path_list
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
@@ -53,13 +53,13 @@ def check(context: RuleContext) -> Result:
         for resolution, file_version, wheel_version in older_files
     )
     value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
-    entries = split_entries("LD_LIBRARY_PATH", value)
+    entries = split_path_list("LD_LIBRARY_PATH", value)
     entries_to_remove = [entry for entry in entries if (entry.rstrip("/") or "/") in folders]
     remedy = advice.make_folder_removal_remedy(context.target, folders)
     if entries_to_remove:
         remaining = [entry for entry in entries if entry not in entries_to_remove]
         text = f"Remove {', '.join(entries_to_remove)} from LD_LIBRARY_PATH where TensorFlow runs."
-        remedy = variable_origins.make_remove_entries_remedy(
+        remedy = variable_origins.make_entries_removal_remedy(
             context, "LD_LIBRARY_PATH", entries_to_remove, remaining, text
         )
     return [
@@ -93,7 +93,7 @@ def _find_older_version(context: RuleContext, resolution: Resolution) -> tuple[s
     build, python = context.build, context.python
     if build is None or build.cuda is None or python is None or not resolution.ok or resolution.path is None:
         return None
-    if not resolution.via.startswith("LD_LIBRARY_PATH") or is_in_wheels(
+    if not resolution.via.startswith("LD_LIBRARY_PATH") or is_in_nvidia_wheel(
         python, resolution.path, resolution.real
     ):
         return None

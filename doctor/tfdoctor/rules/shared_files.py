@@ -146,7 +146,7 @@ def _list_remedies(context: RuleContext, owners: tuple[Owner, ...], *, is_one_pr
     if not dependents:
         steps = (
             *((Uninstall(tuple(names_to_remove)),) if names_to_remove else ()),
-            Install((pin,), reinstall=True, dependencies=False),
+            Install((pin,), force_reinstall=True, install_dependencies=False),
         )
         text = (
             f"Remove {', '.join(names_to_remove)}, which nothing installed asks for, and bring back the files of {kept_name}."
@@ -185,7 +185,7 @@ def _list_dependents(context: RuleContext, projects: set[str]) -> list[str]:
 def _list_requirements(context: RuleContext) -> tuple[str, ...]:
     """Return the requirements for the installed release with its CUDA libraries, or ("tensorflow",)."""
     build = context.build
-    if build is not None and build.release is not None and build.exact:
+    if build is not None and build.release is not None and build.is_exact_release:
         return advice.list_gpu_requirements(context.target, build.release)
     return ("tensorflow",)
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, make_unknown_result
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, require_known_fact
 
 SLOW_LINK_DESCRIPTIONS = {"SYS": "through the link between two processors", "SOC": "through the link between two processors",
        "NODE": "through two host bridges of one processor"}  # fmt: skip
@@ -30,7 +30,7 @@ FAST_LINK_PREFIXES = ("NV", "PIX", "PXB", "PSB", "C2C")
 
 
 def _require_links(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    return make_unknown_result(context.facts.kernel.links, "how the cards are joined")
+    return require_known_fact(context.facts.kernel.links, "how the cards are joined")
 
 
 def check(context: RuleContext) -> Result:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from tfdoctor.facts import SmiFailure, value_of
 from tfdoctor.findings import Cause, Finding, Remedy, Severity
 from tfdoctor.predict import has_lost_devices
-from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext, make_unknown_result
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext, require_known_fact
 from tfdoctor.rules.shared import drivers
 
 DESCRIPTION_BY_FAILURE_KIND = {
@@ -48,10 +48,10 @@ DESCRIPTION_BY_FAILURE_KIND = {
 def check(context: RuleContext) -> Result:
     state = drivers.determine_driver_state(context)
     if has_lost_devices(context.facts):
-        is_harmless = state.works and context.prediction.cause is not Cause.CONTAINER_NVML_LOST
+        is_harmless = state.is_working and context.prediction.cause is not Cause.CONTAINER_NVML_LOST
         return [_build_cut_off_finding(context, is_harmless=is_harmless)]
     fact = context.facts.driver.smi
-    unmet_result = make_unknown_result(fact, "nvidia-smi")
+    unmet_result = require_known_fact(fact, "nvidia-smi")
     if unmet_result is not None:
         return unmet_result
     failure = value_of(fact)
@@ -61,7 +61,7 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("there is no nvidia-smi")
     if failure.kind == "nvml_mismatch":
         return NotApplicable("its message is explained by TFD104")
-    if state.works:
+    if state.is_working:
         return [_build_smi_finding(context, failure)]
     return [
         RULE.make_finding(

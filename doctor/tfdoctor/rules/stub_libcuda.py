@@ -30,7 +30,7 @@ from tfdoctor.rules.shared import drivers, path_shadowing, prerequisites, variab
 
 def check(context: RuleContext) -> Result:
     state = drivers.determine_driver_state(context)
-    driver_result = state.cuda
+    driver_result = state.driver_result
     if driver_result is None or not driver_result.loaded:
         return NotApplicable("no libcuda.so.1 is loaded")
     if state.cause is not Cause.STUB_LIBCUDA:
@@ -50,7 +50,7 @@ def check(context: RuleContext) -> Result:
     shadowing = path_shadowing.find_driver_shadowing(context, path)
     evidence = [Evidence(path, state.reason)]
     if shadowing is not None:
-        via = path_shadowing.format_entries(shadowing)
+        via = path_shadowing.format_harmful_entries(shadowing)
     if via:
         evidence.append(Evidence("the loader", f"finds it through {via}"))
     if shadowing is not None:
@@ -75,8 +75,8 @@ def _describe_origins(context: RuleContext, shadowing: path_shadowing.Shadowing 
     if shadowing is None:
         return ""
     return "".join(
-        variable_origins.format_origin_sentence(context, shadowing.without.variable, entry)
-        for entry in shadowing.without.entries
+        variable_origins.format_origin_sentence(context, shadowing.removal_result.variable, entry)
+        for entry in shadowing.removal_result.entries
     )
 
 
@@ -89,7 +89,7 @@ def _list_remedies(
         context.target, "/stubs/", "Remove the stubs folder from LD_LIBRARY_PATH."
     )
     if shadowing is not None:
-        removal = path_shadowing.make_removal_remedy(context, shadowing)
+        removal = path_shadowing.make_entry_removal_remedy(context, shadowing)
     if removal is not None:
         remedies.append(removal)
     if "ld.so.cache" in via:
@@ -131,6 +131,6 @@ RULE = Rule(
     (Cause.STUB_LIBCUDA,),
     check,
     short_title="the toolkit's stub is loaded",
-    needs=(prerequisites.require_driver,),
+    needs=(prerequisites.require_driver_result,),
     fix_order=30,
 )

@@ -26,7 +26,7 @@ def check(context: RuleContext) -> Result:
     build, tensorflow = context.build, context.tensorflow
     if build is None or tensorflow is None:
         return NotApplicable("there is no TensorFlow")
-    if build.exact or build.gpu is False:
+    if build.is_exact_release or build.has_gpu_code is False:
         return ()
     name = f"{tensorflow.distribution or 'TensorFlow'} {tensorflow.version or 'of unknown version'}"
     descriptions = []
@@ -34,7 +34,7 @@ def check(context: RuleContext) -> Result:
         descriptions.append(f"CUDA {build.cuda} and its library names from cuda_config.h")
     if tensorflow.build_info:
         descriptions.append("what build_info.py says")
-    nearest = context.compat.nearest(build.version, tensorflow.distribution) if build.version else None
+    nearest = context.compat.find_nearest(build.version, tensorflow.distribution) if build.version else None
     if nearest is not None:
         nearest_text = f"{nearest.release.version}{f' ({nearest.reason})' if nearest.reason else ''}"
         nearest_sentence = f"The rest is taken from {nearest_text}."

@@ -27,7 +27,7 @@ from tfdoctor.predict import select_registered_devices
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, variable_origins
 
-VISIBLE_VARIABLE, ORDER_VARIABLE = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
+VISIBLE_DEVICES_VARIABLE, DEVICE_ORDER_VARIABLE = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 
 
 def check(context: RuleContext) -> Result:
@@ -41,7 +41,11 @@ def check(context: RuleContext) -> Result:
     ignored = _list_ignored_entries(context, len(driver_result.devices))
     if ignored:
         return [_build_ignored_entries_finding(context, devices, ignored)]
-    if VISIBLE_VARIABLE not in variables and ORDER_VARIABLE not in variables and len(devices) < 2:
+    if (
+        VISIBLE_DEVICES_VARIABLE not in variables
+        and DEVICE_ORDER_VARIABLE not in variables
+        and len(devices) < 2
+    ):
         return NotApplicable("there is one card, and nothing renumbers it")
     return [_build_numbering_finding(context, devices)]
 
@@ -52,7 +56,7 @@ def _list_ignored_entries(context: RuleContext, device_count: int) -> list[str]:
     The driver stops at the first entry that names no GPU, so these are the entries after the first
     `device_count`.
     """
-    value = context.facts.environment.variables.get(VISIBLE_VARIABLE)
+    value = context.facts.environment.variables.get(VISIBLE_DEVICES_VARIABLE)
     if value is None:
         return []
     entries = [entry.strip() for entry in value.split(",")]
@@ -73,12 +77,12 @@ def _list_evidence(context: RuleContext, clauses: list[str]) -> list[Evidence]:
     return [
         *(
             Evidence(name, repr(variables[name]))
-            for name in (VISIBLE_VARIABLE, ORDER_VARIABLE)
+            for name in (VISIBLE_DEVICES_VARIABLE, DEVICE_ORDER_VARIABLE)
             if name in variables
         ),
         *(
             evidence
-            for name in (VISIBLE_VARIABLE, ORDER_VARIABLE)
+            for name in (VISIBLE_DEVICES_VARIABLE, DEVICE_ORDER_VARIABLE)
             for evidence in variable_origins.list_origin_evidence(context, name)
         ),
         *(Evidence("the driver", clause) for clause in clauses),
@@ -89,7 +93,7 @@ def _build_ignored_entries_finding(
     context: RuleContext, devices: tuple[CudaDevice, ...], ignored: list[str]
 ) -> Finding:
     """Return the finding that the driver ignores entries of CUDA_VISIBLE_DEVICES."""
-    value = context.facts.environment.variables.get(VISIBLE_VARIABLE, "")
+    value = context.facts.environment.variables.get(VISIBLE_DEVICES_VARIABLE, "")
     clauses = _format_devices(devices)
     entries = value.split(",")
     valid_entries = ",".join(entries[: len(entries) - len(ignored)])
@@ -97,18 +101,21 @@ def _build_ignored_entries_finding(
     return RULE.make_finding(
         Cause.HIDDEN_BY_ENV,
         Severity.WARNING,
-        f"{VISIBLE_VARIABLE} is {value!r}.{variable_origins.format_origin_sentence(context, VISIBLE_VARIABLE)} "
+        f"{VISIBLE_DEVICES_VARIABLE} is {value!r}.{variable_origins.format_origin_sentence(context, VISIBLE_DEVICES_VARIABLE)} "
         f"{ignored[0]!r} names no "
         "card; the driver stops "
         f"there and ignores it{others_text}. "
         f"{'; '.join(clauses)}.",
-        title=f"{VISIBLE_VARIABLE} is only partly used: {len(entries) - len(ignored)} of {len(entries)} entries name a card",
+        title=(
+            f"{VISIBLE_DEVICES_VARIABLE} is only partly used: "
+            f"{len(entries) - len(ignored)} of {len(entries)} entries name a card"
+        ),
         evidence=_list_evidence(context, clauses),
         remedies=[
             Remedy(
                 "Name only cards that are there (`nvidia-smi -L` lists them).",
                 (
-                    f"export {VISIBLE_VARIABLE}={advice.quote(valid_entries)}",
+                    f"export {VISIBLE_DEVICES_VARIABLE}={advice.quote(valid_entries)}",
                     advice.format_check_command(context.target),
                 ),
             )
@@ -122,8 +129,8 @@ def _build_numbering_finding(context: RuleContext, devices: tuple[CudaDevice, ..
     variables = context.facts.environment.variables
     addresses = [device.pci_bus_id for device in devices if device.pci_bus_id]
     differs_from_smi = (
-        VISIBLE_VARIABLE not in variables
-        and ORDER_VARIABLE not in variables
+        VISIBLE_DEVICES_VARIABLE not in variables
+        and DEVICE_ORDER_VARIABLE not in variables
         and addresses != sorted(addresses)
     )
     remedies = []
@@ -153,6 +160,6 @@ RULE = Rule(
     (Cause.HEALTHY, Cause.HIDDEN_BY_ENV),
     check,
     short_title="numbered differently by nvidia-smi",
-    needs=(prerequisites.require_driver,),
+    needs=(prerequisites.require_driver_result,),
     area=GPU,
 )

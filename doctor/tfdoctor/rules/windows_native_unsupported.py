@@ -44,7 +44,7 @@ def _find_last_gpu_release(compat: Compat) -> Release | None:
 
 def check(context: RuleContext) -> Result:
     build, python = context.build, context.python
-    if build is None or build.gpu or not build.has("windows-without-gpu"):
+    if build is None or build.has_gpu_code or not build.has_trait("windows-without-gpu"):
         return ()
     remedies = [
         Remedy(
@@ -61,7 +61,7 @@ def check(context: RuleContext) -> Result:
         else ""
     )
     release = (
-        context.compat.release(last_gpu_release.version, "tensorflow")
+        context.compat.find_release(last_gpu_release.version, "tensorflow")
         if last_gpu_release is not None
         else None
     )

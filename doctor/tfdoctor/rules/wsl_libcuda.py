@@ -37,8 +37,8 @@ def check(context: RuleContext) -> Result:
     wsl_files = [path for path in context.facts.driver.driver_files if path.startswith(f"{WSL_FOLDER}/")]
     evidence = [Evidence("the loader", state.reason)]
     evidence += [Evidence(path, "is WSL's own") for path in wsl_files[:2]]
-    if state.cuda is not None and state.cuda.loaded:
-        return [_build_linux_driver_finding(context, state.cuda.path or "libcuda.so.1", evidence)]
+    if state.driver_result is not None and state.driver_result.loaded:
+        return [_build_linux_driver_finding(context, state.driver_result.path or "libcuda.so.1", evidence)]
     return [_build_search_finding(context, evidence) if wsl_files else _build_absent_finding(evidence)]
 
 
@@ -125,6 +125,6 @@ RULE = Rule(
     short_title="not WSL's libcuda",
     needs=(
         _require_wsl,
-        prerequisites.require_driver,
+        prerequisites.require_driver_result,
     ),
 )

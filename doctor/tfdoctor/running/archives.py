@@ -35,16 +35,22 @@ def refuse_archive(head: bytes, display_name: str, path: str | None) -> None:
         is_plain = head[156:157] in b"0\0" and not head[345:346].strip(b"\0")
         member = _quote_name(head[:100].split(b"\0")[0]) if is_plain else None
         msg = f"{display_name} is a tar archive, not a log."
-        raise UsageError(msg, hint=_format_hint(f"tar -xOf {quoted_path} {member or 'MEMBER'}", f"tar -tf {quoted_path}"))
+        raise UsageError(
+            msg, hint=_format_hint(f"tar -xOf {quoted_path} {member or 'MEMBER'}", f"tar -tf {quoted_path}")
+        )
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         # A local file header (PK\3\4) has the length of the member's name at 26, and the name at 30.
         member = _quote_name(head[30 : 30 + int.from_bytes(head[26:28], "little")]) if head[2] == 3 else None
         msg = f"{display_name} is a zip archive, not a log."
-        raise UsageError(msg, hint=_format_hint(f"unzip -p {quoted_path} {member or 'MEMBER'}", f"unzip -l {quoted_path}"))
+        raise UsageError(
+            msg, hint=_format_hint(f"unzip -p {quoted_path} {member or 'MEMBER'}", f"unzip -l {quoted_path}")
+        )
     for magic, kind, command in _ARCHIVE_FORMATS:
         if head.startswith(magic):
             msg = f"{display_name} is {kind}."
-            raise UsageError(msg, hint=f"Unpack it: `{command.format(file=quoted_path)} | tfdoctor diagnose -`")
+            raise UsageError(
+                msg, hint=f"Unpack it: `{command.format(file=quoted_path)} | tfdoctor diagnose -`"
+            )
 
 
 def _format_hint(read_command: str, list_command: str) -> str:

@@ -62,10 +62,10 @@ class LogWorker:
     dropped.
     """
 
-    def __init__(self, *, placement: bool = False) -> None:
+    def __init__(self, *, with_placement: bool = False) -> None:
         """Fork the process. No other thread may be running.
 
-        If `placement` is true, the process also reports the devices of operations.
+        If `with_placement` is true, the process also reports the devices of operations.
         """
         read_end, self._feed_pipe = os.pipe()
         self.answer_pipe, write_end = os.pipe()
@@ -83,7 +83,7 @@ class LogWorker:
         self._received_bytes = b""
         self._pid = os.fork()
         if self._pid == 0:
-            _run_analyst(read_end, write_end, (self._feed_pipe, self.answer_pipe), placement=placement)
+            _run_analyst(read_end, write_end, (self._feed_pipe, self.answer_pipe), placement=with_placement)
         os.close(read_end)
         os.close(write_end)
         os.set_blocking(self._feed_pipe, False)
@@ -145,7 +145,9 @@ class LogWorker:
         try:
             while self._queued_chunks or self._skipped_lines:
                 if self._skipped_lines:  # empty lines keep the line numbers correct
-                    self._skipped_lines -= os.write(self._feed_pipe, b"\n" * min(self._skipped_lines, CHUNK_BYTES))
+                    self._skipped_lines -= os.write(
+                        self._feed_pipe, b"\n" * min(self._skipped_lines, CHUNK_BYTES)
+                    )
                     continue
                 data = self._queued_chunks[0]
                 count = os.write(self._feed_pipe, data)
@@ -162,7 +164,9 @@ class LogWorker:
 
     def receive(self) -> str | LogAnalysis | None:
         """Return the next message: a line to print now, or the result. None means that the process ended."""
-        while len(self._received_bytes) < _LENGTH_BYTES or len(self._received_bytes) < self._get_message_end():
+        while (
+            len(self._received_bytes) < _LENGTH_BYTES or len(self._received_bytes) < self._get_message_end()
+        ):
             data = os.read(self.answer_pipe, CHUNK_BYTES)
             if not data:
                 return None
@@ -239,7 +243,7 @@ def _analyze_output(read_end: int, write_end: int, parent_pid: int, *, placement
     """Return the analysis of the output. As soon as it shows that TensorFlow gets no GPU, send a line."""
     from tfdoctor.compat import Compat
     from tfdoctor.logs.report import diagnose_log
-    from tfdoctor.running.watch import Watch
+    from tfdoctor.running.watch import LogWatcher
 
     has_reported = False
 
@@ -253,36 +257,40 @@ def _analyze_output(read_end: int, write_end: int, parent_pid: int, *, placement
             )
 
     compat = Compat.load()
-    watch = Watch(compat, "output", report_missing_gpu)
+    watch = LogWatcher(compat, "output", report_missing_gpu)
     marks = LogMarks()
-    pieces = watch.watch(marks.search(_read_pieces(read_end, parent_pid)))
+    pieces = watch.forward_pieces(marks.record(_read_pieces(read_end, parent_pid)))
     if placement:
-        from tfdoctor.placement import Reader, evaluate_placement, infer_era, needs_kernels
+        from tfdoctor.placement import PlacementReader, evaluate_placement, infer_release_range, needs_kernels
 
-        reader = Reader()
+        reader = PlacementReader()
         report = diagnose_log(reader.read(pieces), compat, "output")
         operations = reader.finish()
-        era = infer_era(operations.release_messages, compat) if needs_kernels(operations) else None
+        era = infer_release_range(operations.release_messages, compat) if needs_kernels(operations) else None
         placement_report = evaluate_placement(
-            operations, "output", kernels=compat.kernels if era else None, era=era
+            operations, "output", kernels=compat.kernels if era else None, release_range=era
         )
     else:
         report, placement_report = diagnose_log(pieces, compat, "output"), None
-    is_recognized = report.tensorflow_version is not None or report.era is not None or bool(report.benign)
-    return LogAnalysis(report, is_recognized or marks.tensorflow, marks.loader, placement_report)
+    is_recognized = (
+        report.tensorflow_version is not None or report.era is not None or bool(report.benign_codes)
+    )
+    return LogAnalysis(
+        report, is_recognized or marks.has_tensorflow_paths, marks.has_loader_lines, placement_report
+    )
 
 
 class LogMarks:
     """A record of whether the output has source paths of TensorFlow, and lines that match `LOADER_LINE`."""
 
     def __init__(self) -> None:
-        self.tensorflow = self.loader = False
+        self.has_tensorflow_paths = self.has_loader_lines = False
 
-    def search(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    def record(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         """Yield the pieces unchanged, and record what they contain."""
         for piece in pieces:
-            self.tensorflow = self.tensorflow or b"tensorflow/" in piece
-            self.loader = self.loader or LOADER_LINE.search(piece) is not None
+            self.has_tensorflow_paths = self.has_tensorflow_paths or b"tensorflow/" in piece
+            self.has_loader_lines = self.has_loader_lines or LOADER_LINE.search(piece) is not None
             yield piece
 
 

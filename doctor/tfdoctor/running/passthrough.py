@@ -44,10 +44,10 @@ LINGER_S = 0.2
 MAX_LINGER_BYTES = 2 << 20
 """The largest number of bytes that are copied from a stream after the program's end. No pipe holds that many."""
 
-FORWARDED = frozenset(
+FORWARDED_SIGNALS = frozenset(
     {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
 )
-_HANDLED_SIGNALS = FORWARDED | {signal.SIGWINCH, signal.SIGCHLD, signal.SIGCONT}
+_HANDLED_SIGNALS = FORWARDED_SIGNALS | {signal.SIGWINCH, signal.SIGCHLD, signal.SIGCONT}
 """The signals that are handled or forwarded."""
 _F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
 """The fcntl command that sets the size of a pipe. 1031 is its number on Linux."""
@@ -64,7 +64,9 @@ def hold_signals() -> Iterator[set[signal.Signals]]:
     Ignored signals stay ignored (`nohup`, background jobs of a shell), and the program inherits that.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it were ignored, the exit status would be lost
-    handled_signals = {number for number in _HANDLED_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN}
+    handled_signals = {
+        number for number in _HANDLED_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
+    }
     # Without SIGTTOU, setting the modes of a terminal from the background would stop this process.
     previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, handled_signals | {signal.SIGTTOU})
     try:
@@ -336,7 +338,9 @@ class Passthrough:
 
     def _run_event_loop(self, callbacks: dict[int, Callable[[], bool]], on_idle: Callable[[], None]) -> int:
         """Handle signals, the session leader's messages and the extra descriptors, and return the exit status."""
-        watched_descriptors = [self._wake_read, *callbacks] + ([self._leader_pipe] if self._leader_pid else [])
+        watched_descriptors = [self._wake_read, *callbacks] + (
+            [self._leader_pipe] if self._leader_pid else []
+        )
         while True:
             ready, _, _ = select.select(watched_descriptors, [], [], 0.2)
             on_idle()
@@ -413,7 +417,9 @@ class Passthrough:
 
         A code above 0 means that the kernel sent the signal.
         """
-        handled_signals = {number for number in _HANDLED_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN}
+        handled_signals = {
+            number for number in _HANDLED_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
+        }
         while True:
             if hasattr(signal, "sigwaitinfo"):
                 info = signal.sigwaitinfo(handled_signals)

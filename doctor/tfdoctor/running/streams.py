@@ -413,7 +413,9 @@ def follow(name: str, is_stopped: Callable[[], bool]) -> Iterator[bytes]:
             if opened_status.st_size < position:  # the file was truncated
                 file.seek(0)
                 position = 0
-            elif path_status is not None and not os.path.samestat(path_status, opened_status):  # it was replaced
+            elif path_status is not None and not os.path.samestat(
+                path_status, opened_status
+            ):  # it was replaced
                 try:
                     new_file = Path(name).open("rb", buffering=0)  # noqa: SIM115 - closed below
                 except OSError:  # not yet readable: the next check may succeed

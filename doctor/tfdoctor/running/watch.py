@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
 
-__all__ = ["Watch"]
+__all__ = ["LogWatcher"]
 
 MAX_KEPT_BYTES = 2 << 20
 """The maximum number of bytes that are stored of the beginning, and of the end, of the relevant pieces."""
@@ -25,7 +25,7 @@ MIN_IDLE_RATIO = 20
 """The minimum ratio of the time until the next diagnosis to the time that the last diagnosis took."""
 
 
-class Watch:
+class LogWatcher:
     """Forwards the pieces of a log, and reports the verdict whenever it changes.
 
     Only pieces that may contain known messages are diagnosed. If there are many, only the first and the last count. The
@@ -46,7 +46,7 @@ class Watch:
         self._next_diagnosis_at = 0.0
         self._reported_verdict: tuple[Cause, bool | None] = (Cause.INCONCLUSIVE, None)
 
-    def watch(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    def forward_pieces(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the pieces except empty ones. An empty piece is a pause: there are no new data at the moment."""
         is_relevant = load_signatures().can_match_block
         for piece in pieces:

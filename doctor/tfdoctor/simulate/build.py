@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.errors import Error, make_install_command
 from tfdoctor.records import dataclass
 from tfdoctor.simulate.compute_libraries import COMMON_LIBRARIES, Compilers, build_compute_libraries
-from tfdoctor.simulate.sources import COMPUTE_SOURCES, LIBRARIES, PTX_SOURCES, SOURCES
+from tfdoctor.simulate.sources import COMPUTE_SOURCES, PTX_SOURCES, SOURCE_BY_SONAME, SOURCES
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.text import clean_line
@@ -40,7 +40,7 @@ COMPILERS = (("cc", "c++"), ("gcc", "g++"), ("clang", "clang++"))
 """The C and C++ compilers that are tried after those in the variables CC and CXX."""
 ZIG_TARGET = "x86_64-linux-gnu.2.17"
 """The target for zig. Its glibc 2.17 is older than that of every image whose TensorFlow has GPU code."""
-OLDEST_GLIBC = (2, 17)
+DEFAULT_MAX_GLIBC = (2, 17)
 """The newest glibc that the libraries may require if the target machine's glibc is unknown."""
 _GLIBC_SYMBOL = re.compile(rb"GLIBC_(\d{1,3})\.(\d{1,3})")
 """A symbol version in a library, which names the glibc that defines it."""
@@ -90,15 +90,15 @@ def build_stand_in(env: Mapping[str, str] | None = None) -> Path:
     `env` contains the environment variables for finding and running a compiler; None means those of this process. Raise
     CompilerError if no compiler can build it, and Error if the cache folder cannot be written.
     """
-    sources = tuple(SOURCES / name for name in LIBRARIES.values())
+    sources = tuple(SOURCES / name for name in SOURCE_BY_SONAME.values())
     return _build_cached(
         env,
         _Product(
-            names=tuple(LIBRARIES),
+            names=tuple(SOURCE_BY_SONAME),
             sources=sources,
             key_parts=" ".join(C_OPTIONS),
             make=_build_driver,
-            glibc=OLDEST_GLIBC,
+            glibc=DEFAULT_MAX_GLIBC,
         ),
     )
 
@@ -123,7 +123,7 @@ def build_software_gpu(
             return None if result.ok else _format_failure(compilers.cxx if is_cxx else compilers.c, result)
 
         if progress is not None:
-            progress.stage("building the software GPU, once: half a minute")
+            progress.begin_stage("building the software GPU, once: half a minute")
         return build_compute_libraries(run, compilers, folder, libraries, options=COMPUTING_OPTIONS)
 
     names = tuple(dict.fromkeys(("libcuda.so.1", *libraries.sonames, *COMMON_LIBRARIES)))
@@ -137,7 +137,7 @@ def build_software_gpu(
     return _build_cached(
         env,
         _Product(
-            names=names, sources=sources, key_parts=key_parts, make=make, glibc=glibc or OLDEST_GLIBC
+            names=names, sources=sources, key_parts=key_parts, make=make, glibc=glibc or DEFAULT_MAX_GLIBC
         ),
     )
 
@@ -176,7 +176,7 @@ def _build_cached(env: Mapping[str, str] | None, product: _Product) -> Path:
 
 def _build_driver(system: LiveSystem, compilers: Compilers, folder: Path) -> str | None:
     """Build the stand-in driver and NVML, which compute nothing. Return why that failed, or None."""
-    for soname, name in LIBRARIES.items():
+    for soname, name in SOURCE_BY_SONAME.items():
         link = ["-Wl,-soname," + soname, "-o", str(folder / soname)]
         result = system.run([*compilers.c, *C_OPTIONS, *link, str(SOURCES / name)], timeout=_C_TIMEOUT_S)
         if not result.ok:
@@ -300,7 +300,7 @@ def _format_compiler(compiler: Sequence[str]) -> str:
 
 def _format_failure(compiler: Sequence[str], result: CommandResult) -> str:
     message = clean_line(result.stderr, limit=300)
-    return f"{_format_compiler(compiler)} {result.describe_end()}{f': {message}' if message else ''}"
+    return f"{_format_compiler(compiler)} {result.describe_outcome()}{f': {message}' if message else ''}"
 
 
 def _make_no_compiler_error(failures: Sequence[str]) -> CompilerError:

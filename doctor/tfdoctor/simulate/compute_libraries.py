@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Compilers", "LibrarySet", "build_compute_libraries", "make_defines"]
 
-C, CXX = "-std=gnu11", ("-std=c++17", "-frounding-math", "-ffp-contract=off")
+C_STANDARD_OPTION, CXX_STANDARD_OPTIONS = "-std=gnu11", ("-std=c++17", "-frounding-math", "-ffp-contract=off")
 """The options for C and for C++."""
 COMMON_LIBRARIES = ("libnccl.so.2", "libnvidia-ml.so.1")
 """The libraries that are built for every TensorFlow."""
@@ -93,11 +93,11 @@ def build_compute_libraries(
 
     def compile_source(source: Path, target: Path) -> str | None:
         if source.suffix == ".cc":
-            command = [*compilers.cxx, *CXX, *cxx_options]
+            command = [*compilers.cxx, *CXX_STANDARD_OPTIONS, *cxx_options]
         elif source.name == "libcuda.c":
             command = [*compilers.c, "-std=gnu99", "-DCOMPUTES"]
         else:
-            command = [*compilers.c, C, *c_options]
+            command = [*compilers.c, C_STANDARD_OPTION, *c_options]
         return run([*command, *options, "-fPIC", "-c", str(source), "-o", str(target)])
 
     reason = _find_failure(lambda index: compile_source(sources[index], objects[index]), range(len(sources)))
@@ -171,7 +171,7 @@ def _make_library_command(
     input_options = [str(source)] if source.exists() else ["-x", "c", "/dev/null"]
     return [
         *compilers.c,
-        C,
+        C_STANDARD_OPTION,
         *(() if is_nvml else c_options),
         "-fPIC",
         "-shared",

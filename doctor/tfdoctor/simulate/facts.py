@@ -10,12 +10,12 @@ from tfdoctor.facts import KernelFacts, Known, Unknown, value_of
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDriver, Fact, Facts
 
-__all__ = ["SimulatedFacts", "as_simulated", "find_other_libcuda"]
+__all__ = ["RealGpuFilter", "find_other_libcuda", "hide_real_gpu"]
 
 _REASON = "the card and its driver are simulated"
 
 
-class SimulatedFacts:
+class RealGpuFilter:
     """A callback for `examine(modify_facts=…)` that hides the real GPU, and notes another libcuda."""
 
     other_libcuda: str | None = None
@@ -24,10 +24,10 @@ class SimulatedFacts:
     def __call__(self, facts: Facts) -> Facts:
         """Return the facts for the rules."""
         self.other_libcuda = find_other_libcuda(facts)
-        return as_simulated(facts)
+        return hide_real_gpu(facts)
 
 
-def as_simulated(facts: Facts) -> Facts:
+def hide_real_gpu(facts: Facts) -> Facts:
     """Return the facts with everything about the real GPU, kernel and nvidia-smi unknown.
 
     The stand-in counts as a real driver.
@@ -62,7 +62,7 @@ def _as_real_driver(fact: Fact[CudaDriver]) -> Fact[CudaDriver]:
 def find_other_libcuda(facts: Facts) -> str | None:
     """Return the libcuda.so.1 that the loader finds before the stand-in; None if there is none.
 
-    `facts` must be the original facts, not the result of `as_simulated`.
+    `facts` must be the original facts, not the result of `hide_real_gpu`.
     """
     cuda = value_of(facts.driver.cuda)
     if cuda is None or not cuda.loaded or cuda.stand_in:

@@ -31,13 +31,13 @@ READ_TIMEOUT_S = 120.0
 class GpuCode:
     """The fat binaries of a TensorFlow installation."""
 
-    counts: Mapping[str, int]
+    binary_counts: Mapping[str, int]
     """The number of fat binaries with each combination of code.
 
     A combination is a text such as "60,70,89|90a:8.5", with the cubins before the "|" and the PTX after it (see
     compat.fat_binaries).
     """
-    why: str = ""
+    failure_reason: str = ""
     """The reason why there are no counts; "" if there are some."""
 
 
@@ -66,7 +66,7 @@ def read_gpu_code(system: System, python: PythonFacts, tensorflow: TensorFlowFac
     failures = output.get("failed")
     error = clean_line(str(failures[0])) if isinstance(failures, list) and failures else ""
     if error or not result.ok:
-        return GpuCode({}, f"its shared objects could not be read: {error or result.describe_end()}")
+        return GpuCode({}, f"its shared objects could not be read: {error or result.describe_outcome()}")
     return GpuCode({}, "there is no GPU code in its shared objects")
 
 

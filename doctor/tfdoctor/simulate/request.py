@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
 
-__all__ = ["LABEL", "SimulatedGpus", "add_stand_in", "make_simulated", "make_software_variables"]
+__all__ = ["NAME_SUFFIX", "SimulatedGpus", "add_stand_in", "make_simulated_gpus", "make_software_variables"]
 
-LABEL = "(simulated)"
+NAME_SUFFIX = "(simulated)"
 """The suffix of each GPU name, so that the log of a simulation cannot be mistaken for a real one."""
 MEMORY_MIB = 16384
 """The memory in MiB of a GPU whose name does not contain it."""
-MULTIPROCESSORS = 40
+MULTIPROCESSOR_COUNT = 40
 """The number of multiprocessors of each GPU. It is above TensorFlow's minimum of 8, so that no GPU is ignored."""
 _MEMORY = re.compile(r"\b(\d{1,3}) ?GB\b")
 """The memory in the name of a GPU."""
@@ -69,19 +69,23 @@ class SimulatedGpus:
         return {
             "STANDIN_GPUS": str(len(self.visible_cards)),
             "STANDIN_CC": ",".join(card.capability.replace(".", "") for card in self.visible_cards) or "80",
-            "STANDIN_NAME": ";".join(f"{name} {LABEL}" for name in names),
-            "STANDIN_MEM_MIB": ",".join(str(parse_memory(card) or MEMORY_MIB) for card in self.visible_cards),
-            "STANDIN_MP": str(MULTIPROCESSORS),
+            "STANDIN_NAME": ";".join(f"{name} {NAME_SUFFIX}" for name in names),
+            "STANDIN_MEM_MIB": ",".join(
+                str(parse_memory_mib(card) or MEMORY_MIB) for card in self.visible_cards
+            ),
+            "STANDIN_MP": str(MULTIPROCESSOR_COUNT),
             "STANDIN_CUDA": str(1000 * major + 10 * minor),
             "STANDIN_DRIVER": self.driver,
         }
 
-    def does_not_prove(self, *, computed: bool = False) -> tuple[str, ...]:
+    def list_unproven(self, *, computed: bool = False) -> tuple[str, ...]:
         """Return phrases for what the simulation does not prove.
 
         `computed` says whether the software GPU computed.
         """
-        unknown_memory_names = [card.name for card in dict.fromkeys(self.cards) if parse_memory(card) is None]
+        unknown_memory_names = [
+            card.name for card in dict.fromkeys(self.cards) if parse_memory_mib(card) is None
+        ]
         memory_note = f"the tables do not have it, and the stand-in tells {MEMORY_MIB >> 10} GiB"
         driver_doubts = "its own faults, whether it is installed rightly, and whether this very version knows this very card"
         nothing_computed_note = (
@@ -113,23 +117,23 @@ class SimulatedGpus:
             driver=self.driver,
             cuda=self.cuda,
             proves=tuple(proves),
-            does_not_prove=self.does_not_prove(computed=computed),
+            does_not_prove=self.list_unproven(computed=computed),
         )
 
 
-def parse_memory(card: HostGpu) -> int | None:
+def parse_memory_mib(card: HostGpu) -> int | None:
     """Return the memory in MiB that a GPU's name contains, as in `"A100-SXM4-80GB"`, or None."""
     match = _MEMORY.search(card.name)
     return int(match[1]) << 10 if match is not None else None
 
 
-def make_simulated(
-    compat: Compat, cards: Sequence[HostGpu], *, driver: str | None = None, typed: Sequence[str] = ()
+def make_simulated_gpus(
+    compat: Compat, cards: Sequence[HostGpu], *, driver: str | None = None, typed_options: Sequence[str] = ()
 ) -> SimulatedGpus:
     """Return the simulation of these GPUs.
 
     `driver` is a full version or a branch; None means the newest known driver that supports all of the GPUs. As with
-    a real driver, a GPU that it does not support is not listed. `typed` are the command-line options as the user
+    a real driver, a GPU that it does not support is not listed. `typed_options` are the command-line options as the user
     typed them.
 
     Raise UsageError if a GPU or a driver does not exist, or if the CUDA version of the driver is unknown.
@@ -139,7 +143,7 @@ def make_simulated(
     version = (
         find_newest_driver(compat, driver) if driver is not None else _find_driver_for_all(compat, cards)
     )
-    cuda = compat.newest_cuda_for_driver(version)
+    cuda = compat.find_newest_cuda_for_driver(version)
     if cuda is None:
         msg = f"--driver: which CUDA driver {version} speaks is not known: the tables end before it, or begin after it."
         raise UsageError(msg, hint=f"The newest that is known: {_list_drivers(compat)[0]} ({compat.as_of}).")
@@ -152,7 +156,7 @@ def make_simulated(
             reason for _, reason, _ in (refusal for refusal in refusals.values() if refusal is not None)
         ),
         visible_cards=tuple(card for card in cards if refusals[card] is None),
-        typed_options=tuple(typed),
+        typed_options=tuple(typed_options),
     )
 
 

@@ -1,6 +1,6 @@
 """Read a recording from a folder or .tar.gz of unknown origin, and write one atomically.
 
-An archive is read into memory and never unpacked to disk. It is refused if `archive` cannot have written it. For
+An archive is read into memory and never unpacked to disk. It is refused if `make_archive` cannot have written it. For
 example, it may be too large, contain links or devices, or contain the same name twice.
 """
 
@@ -25,17 +25,19 @@ if TYPE_CHECKING:
 
 MAX_COMPRESSED_BYTES = 64 << 20
 """Maximum size of a .tar.gz."""
-MAX_BYTES = 128 << 20
+MAX_TOTAL_BYTES = 128 << 20
 """Maximum total size of the files in a recording."""
 MAX_FILES = 20_000
 ARCHIVE_SUFFIXES = (".tar.gz", ".tgz")
-OTHER_SUFFIXES = (".zip", ".tar", ".gz", ".xz", ".bz2", ".zst", ".7z", ".json", ".txt", ".md")
+REJECTED_SUFFIXES = (".zip", ".tar", ".gz", ".xz", ".bz2", ".zst", ".7z", ".json", ".txt", ".md")
 """Suffixes that `-o` rejects, because a recording is not written in these formats."""
 HOST_FILE = "host.json"
 MANIFEST_FILE = "manifest.json"
 RECORDING_FILES = (HOST_FILE, MANIFEST_FILE)
 RECORDING_FOLDERS = ("root", "output")
-HINT = "A recording is what `tfdoctor capture` writes: a folder with a host.json in it, or a .tar.gz of it."
+RECORDING_HINT = (
+    "A recording is what `tfdoctor capture` writes: a folder with a host.json in it, or a .tar.gz of it."
+)
 
 
 def is_archive(path: Path) -> bool:
@@ -46,7 +48,7 @@ def is_archive(path: Path) -> bool:
 # ---------------------------------------------------------------- reading
 
 
-def read(path: Path) -> dict[str, bytes]:
+def read_recording(path: Path) -> dict[str, bytes]:
     """Return the content of each file in a recording, by its path relative to the recording's root.
 
     Raise UsageError if the path is not a recording or if its content is unsafe.
@@ -56,13 +58,13 @@ def read(path: Path) -> dict[str, bytes]:
             return _load_folder(path)
         if not stat.S_ISREG(path.stat().st_mode):
             message = f"{path}: neither a folder nor a file"
-            raise UsageError(message, hint=HINT)
+            raise UsageError(message, hint=RECORDING_HINT)
         with path.open("rb") as stream:
             content = stream.read(MAX_COMPRESSED_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         message = f"{path}: not a recorded machine: {reason or error}"
-        raise UsageError(message, hint=HINT) from error
+        raise UsageError(message, hint=RECORDING_HINT) from error
     return read_archive(content, str(path))
 
 
@@ -73,10 +75,10 @@ def _load_folder(folder: Path) -> dict[str, bytes]:
     """
     if not (folder / HOST_FILE).is_file():
         message = f"{folder}: not a recorded machine: No such file or directory: {HOST_FILE}"
-        raise UsageError(message, hint=HINT)
+        raise UsageError(message, hint=RECORDING_HINT)
     root = resolve_path(folder)
     files: dict[str, bytes] = {}
-    remaining = MAX_BYTES
+    remaining = MAX_TOTAL_BYTES
     for name in _iter_names(folder):
         path = folder / name
         if not resolve_path(path).is_relative_to(root):
@@ -84,13 +86,13 @@ def _load_folder(folder: Path) -> dict[str, bytes]:
             raise UsageError(message, hint="Nothing of it was read. Look at who made this recording.")
         if not path.is_file():
             message = f"{path}: neither a file nor a folder."
-            raise UsageError(message, hint=HINT)
+            raise UsageError(message, hint=RECORDING_HINT)
         with path.open("rb") as stream:
             files[name] = stream.read(remaining + 1)
         remaining -= len(files[name])
         if remaining < 0 or len(files) > MAX_FILES:
             message = f"{folder}: larger than a recording is"
-            raise UsageError(message, hint=HINT)
+            raise UsageError(message, hint=RECORDING_HINT)
     return files
 
 
@@ -116,16 +118,16 @@ def read_archive(content: bytes, name: str) -> dict[str, bytes]:
 
     def refuse_archive(reason: str) -> NoReturn:
         """Raise UsageError with this reason."""
-        raise UsageError(f"{name}: {reason}", hint=HINT)  # noqa: EM102 - the message begins with the file's name
+        raise UsageError(f"{name}: {reason}", hint=RECORDING_HINT)  # noqa: EM102 - the message begins with the file's name
 
     if len(content) > MAX_COMPRESSED_BYTES:
         refuse_archive("larger than a recording is")
     try:
         with gzip.open(io.BytesIO(content)) as stream:
-            uncompressed = stream.read(MAX_BYTES + 1)
+            uncompressed = stream.read(MAX_TOTAL_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         refuse_archive(f"not a recorded machine: not a whole .tar.gz ({error})")
-    if len(uncompressed) > MAX_BYTES:
+    if len(uncompressed) > MAX_TOTAL_BYTES:
         refuse_archive("unpacks to more than a recording has")
     files: dict[str, bytes] = {}
     last_offset = -1
@@ -172,7 +174,7 @@ def _normalize_name(name: str) -> str | None:
 # ---------------------------------------------------------------- writing
 
 
-def archive(files: Mapping[str, bytes]) -> bytes:
+def make_archive(files: Mapping[str, bytes]) -> bytes:
     """Return a .tar.gz of `files` that is reproducible, because it contains no times and owners."""
     uncompressed = io.BytesIO()
     with tarfile.open(fileobj=uncompressed, mode="w:", format=tarfile.PAX_FORMAT) as tar:
@@ -195,7 +197,7 @@ def check_target(target: Path, *, force: bool) -> None:
     if not name or "\0" in str(target):
         message = f"-o: {str(target)!r} names no file."
         raise UsageError(message)
-    if name.lower().endswith(OTHER_SUFFIXES) and not is_archive(target):
+    if name.lower().endswith(REJECTED_SUFFIXES) and not is_archive(target):
         message = f"-o: {target}: a recording is written as a folder or as a .tar.gz."
         raise UsageError(message, hint=f"Try -o {name.split('.')[0] or 'bundle'}.tar.gz")
     parent = target.parent
@@ -222,12 +224,12 @@ def _is_recording(target: Path) -> bool:
         if target.is_dir():
             names = {entry.name for entry in target.iterdir()}
             return {HOST_FILE, MANIFEST_FILE} <= names <= {*RECORDING_FILES, *RECORDING_FOLDERS}
-        return target.is_file() and MANIFEST_FILE in read(target)
+        return target.is_file() and MANIFEST_FILE in read_recording(target)
     except (OSError, UsageError):
         return False
 
 
-def write(target: Path, files: Mapping[str, bytes], *, force: bool) -> int:
+def write_recording(target: Path, files: Mapping[str, bytes], *, force: bool) -> int:
     """Write a recording to a folder or .tar.gz atomically, and return the number of bytes of its files.
 
     Raise UsageError if the target is invalid, or Error if it cannot be written.
@@ -235,7 +237,7 @@ def write(target: Path, files: Mapping[str, bytes], *, force: bool) -> int:
     check_target(target, force=force)
     try:
         if is_archive(target):
-            content = archive(files)
+            content = make_archive(files)
             place_file(target, content, force=force)
             return len(content)
         _write_folder(target, files)

@@ -1,8 +1,8 @@
 """Build, shorten and redact the content of a recording.
 
 A probe may need only one line of a file. The rest of the file says nothing about the GPU, but can reveal
-accounts, log lines of other programs or the password of a registry. `shorten` reduces such files and outputs to
-their useful parts, and `redact` processes what remains. `capture` then checks the finished recording, to verify
+accounts, log lines of other programs or the password of a registry. `shorten_recording` reduces such files and outputs to
+their useful parts, and `redact_recording` processes what remains. `capture` then checks the finished recording, to verify
 that the verdict is unchanged.
 """
 
@@ -105,7 +105,7 @@ class Recording:
 # ---------------------------------------------------------------- files
 
 
-def build_files(recording: Recording) -> dict[str, bytes]:
+def build_recording_files(recording: Recording) -> dict[str, bytes]:
     """Return the contents of a recording's own files by name. Long texts become separate, readable files."""
     host = copy.deepcopy(recording.build_host_json())
     contents: dict[str, bytes] = {}
@@ -152,7 +152,7 @@ def _decode_utf8(content: bytes) -> str | None:
 # ---------------------------------------------------------------- shortening
 
 
-def shorten(recording: Recording) -> Recording:
+def shorten_recording(recording: Recording) -> Recording:
     """Return the recording without the parts that no rule needs, and count the omitted parts in it."""
     tables = copy.deepcopy(recording.tables)
     omitted_counts: Counter[str] = Counter(recording.omitted_counts)
@@ -162,7 +162,8 @@ def shorten(recording: Recording) -> Recording:
         if match is not None and match[1] == "status":
             process_uids.update(re.findall(rb"^Uid:[ \t]*(\d{1,10})", content, re.MULTILINE))
     files = {
-        path: _shorten_file(path, content, process_uids, omitted_counts) for path, content in recording.files.items()
+        path: _shorten_file(path, content, process_uids, omitted_counts)
+        for path, content in recording.files.items()
     }
     for command, entry in tables.get("commands", {}).items():
         if isinstance(entry.get("stdout"), str):
@@ -220,7 +221,9 @@ def _shorten_file(path: str, content: bytes, uids: set[bytes], omitted_counts: C
         omitted_counts["registries' credentials"] += 1
         value = _parse_json(content.decode("utf-8", "replace"))
         harmless_keys = (
-            {key: item for key, item in value.items() if key == "currentContext"} if isinstance(value, dict) else {}
+            {key: item for key, item in value.items() if key == "currentContext"}
+            if isinstance(value, dict)
+            else {}
         )
         return json.dumps(harmless_keys).encode("ascii")
     if path.endswith("/modules.dep"):
@@ -293,7 +296,7 @@ def _renumber_inodes(elf: Mapping[str, Any]) -> None:
 # ---------------------------------------------------------------- redacting
 
 
-def redact(recording: Recording, redactor: Redactor) -> Recording:
+def redact_recording(recording: Recording, redactor: Redactor) -> Recording:
     """Replace all identifiers of people and machines in a recording. The redactor counts them."""
     initial = recording
     redactor.learn_version(recording.platform.get("release", ""))
@@ -310,7 +313,7 @@ def redact(recording: Recording, redactor: Redactor) -> Recording:
         """Redact once more, and return whether anything changed."""
         previous = recordings[-1]
         recordings.append(_redact_once(previous, redactor))
-        return build_files(previous) != build_files(recordings[-1])
+        return build_recording_files(previous) != build_recording_files(recordings[-1])
 
     redactor.repeat_until_stable(learn, apply)
     return recordings[-1]
@@ -427,7 +430,9 @@ def _redact_content(path: str, content: bytes, redactor: Redactor) -> bytes:
         )
     elif process is not None and process[1] == "status":
         text = re.sub(
-            r"(?m)^(Name:\s*)(\S.{0,200})$", lambda match: f"{match[1]}{redactor.redact_program(match[2])}", text
+            r"(?m)^(Name:\s*)(\S.{0,200})$",
+            lambda match: f"{match[1]}{redactor.redact_program(match[2])}",
+            text,
         )
     return _redact_text(text, redactor).encode("utf-8", "surrogateescape")
 

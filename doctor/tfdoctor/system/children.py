@@ -31,8 +31,8 @@ __all__ = [
     "Children",
     "drop_working_folder",
     "hold_signals",
-    "isolate",
-    "run",
+    "isolate_module_command",
+    "run_program",
     "stop_all",
 ]
 
@@ -182,7 +182,7 @@ _ALL_CHILDREN: weakref.WeakSet[Children] = weakref.WeakSet()
 _DEFAULT_CHILDREN = Children()
 
 
-def isolate(command: Sequence[str]) -> Sequence[str]:
+def isolate_module_command(command: Sequence[str]) -> Sequence[str]:
     """Return a `python -m MODULE …` command that does not import modules from the working directory.
 
     Any other command is returned unchanged.
@@ -205,7 +205,9 @@ def drop_working_folder(env: Mapping[str, str]) -> dict[str, str]:
             entry for entry in entries if entry.startswith("/") and not entry.startswith("/proc/")
         )
     if library_path := env.get("LD_LIBRARY_PATH"):
-        remaining_entries = [entry for entry in re.split("[:;]", library_path) if not _is_working_folder(entry)]
+        remaining_entries = [
+            entry for entry in re.split("[:;]", library_path) if not _is_working_folder(entry)
+        ]
         env["LD_LIBRARY_PATH"] = ":".join(remaining_entries)
         if not remaining_entries:
             del env["LD_LIBRARY_PATH"]
@@ -219,7 +221,7 @@ def _is_working_folder(entry: str) -> bool:
     return os.path.realpath(entry or ".") == os.path.realpath(".")
 
 
-def run(
+def run_program(
     argv: Sequence[str], *, timeout: float, env: Mapping[str, str], cwd: str | None = None
 ) -> ChildResult:
     """Run a program as `Children.run` does, for callers without a `Children` object."""

@@ -11,7 +11,7 @@ from tfdoctor.parse import engine as parse
 if TYPE_CHECKING:
     from tfdoctor.system import System
 
-__all__ = ["find_endpoint", "get_settings_folder", "hash_context_name"]
+__all__ = ["find_endpoint", "get_docker_settings_folder", "hash_context_name"]
 
 DEFAULT_ENDPOINT = "unix:///var/run/docker.sock"
 
@@ -25,7 +25,7 @@ def find_endpoint(system: System) -> tuple[str, str | None]:
     host = system.env.get("DOCKER_HOST", "")
     if host:
         return host, None
-    folder = get_settings_folder(system)
+    folder = get_docker_settings_folder(system)
     name = system.env.get("DOCKER_CONTEXT") or ""
     if not name:
         with contextlib.suppress(OSError, ValueError, RecursionError):
@@ -48,7 +48,7 @@ def find_endpoint(system: System) -> tuple[str, str | None]:
     return "", name
 
 
-def get_settings_folder(system: System) -> str:
+def get_docker_settings_folder(system: System) -> str:
     """Return the settings folder of the Docker client."""
     return system.env.get("DOCKER_CONFIG") or f"{system.env.get('HOME', '')}/.docker"
 

@@ -43,7 +43,7 @@ SIZE_TAG_BY_TABLE_TAG = {
 """Dynamic tags of the tables that the loader reads, each with the tag of the table's size in bytes, if any."""
 VER_FLG_WEAK = 2
 
-MACHINES = {
+ELF_MACHINE_BY_NAME = {
     "x86_64": 62,
     "amd64": 62,
     "aarch64": 183,
@@ -53,7 +53,7 @@ MACHINES = {
     "riscv64": 243,
 }
 """The ELF field e_machine by the machine name of `uname -m`."""
-MACHINE_NAMES = {
+NAME_BY_ELF_MACHINE = {
     3: "i386",
     62: "x86-64",
     183: "AArch64",
@@ -79,13 +79,13 @@ class ElfProblem(str, enum.Enum):
     BAD_MAGIC = "invalid ELF header"
     WRONG_CLASS = "wrong ELF class"
     WRONG_MACHINE = "another machine's object"
-    NOT_SHARED = "only ET_DYN and ET_EXEC can be loaded"
-    NO_LOADABLE = "object file has no loadable segments"
+    NOT_LOADABLE = "only ET_DYN and ET_EXEC can be loaded"
+    NO_LOADABLE_SEGMENTS = "object file has no loadable segments"
     CANNOT_READ = "cannot read file data"
     TRUNCATED = "truncated: the loader is killed by a bus error"
     MALFORMED = "malformed dynamic section"
-    NO_DYNAMIC = "object file has no dynamic section"
-    PIPE = "a named pipe: the loader waits for somebody to write into it"
+    NO_DYNAMIC_SECTION = "object file has no dynamic section"
+    NAMED_PIPE = "a named pipe: the loader waits for somebody to write into it"
 
 
 SKIPPED_PROBLEMS = frozenset({ElfProblem.WRONG_CLASS, ElfProblem.WRONG_MACHINE})
@@ -142,7 +142,7 @@ def read_elf_stream(stream: BinaryIO, size: int, device_inode: tuple[int, int], 
 
 def _get_elf_machine(name: str) -> int:
     """Return the ELF field e_machine for a machine name of `uname -m`. An unknown name counts as x86-64."""
-    return MACHINES.get(name.lower(), 62)
+    return ELF_MACHINE_BY_NAME.get(name.lower(), 62)
 
 
 def _parse_elf(stream: BinaryIO, size: int, device_inode: tuple[int, int], expected_machine: int) -> ElfFile:
@@ -158,9 +158,9 @@ def _parse_elf(stream: BinaryIO, size: int, device_inode: tuple[int, int], expec
         raise ElfError(ElfProblem.BAD_MAGIC, "not little-endian")
     (_, kind, machine, _, _, phoff, _, _, _, phentsize, phnum, _, _, _) = EHDR64.unpack(header)
     if machine != expected_machine:
-        raise ElfError(ElfProblem.WRONG_MACHINE, MACHINE_NAMES.get(machine, f"e_machine {machine}"))
+        raise ElfError(ElfProblem.WRONG_MACHINE, NAME_BY_ELF_MACHINE.get(machine, f"e_machine {machine}"))
     if kind not in (ET_EXEC, ET_DYN):
-        raise ElfError(ElfProblem.NOT_SHARED)
+        raise ElfError(ElfProblem.NOT_LOADABLE)
     if phentsize != PHDR64.size or phnum > MAX_PROGRAM_HEADERS:
         raise ElfError(ElfProblem.MALFORMED, "program headers")
     table = _read_at(stream, phoff, phnum * PHDR64.size)
@@ -172,19 +172,22 @@ def _parse_elf(stream: BinaryIO, size: int, device_inode: tuple[int, int], expec
     ]
     load_segments = [segment for segment in segments if segment.kind == PT_LOAD]
     if not load_segments:
-        raise ElfError(ElfProblem.NO_LOADABLE)
+        raise ElfError(ElfProblem.NO_LOADABLE_SEGMENTS)
     truncated_segments = [segment for segment in load_segments if segment.end > size]
     dynamic = next((segment for segment in segments if segment.kind == PT_DYNAMIC), None)
-    if load_segments[0] in truncated_segments or (truncated_segments and (dynamic is None or dynamic.offset >= size)):
+    if load_segments[0] in truncated_segments or (
+        truncated_segments and (dynamic is None or dynamic.offset >= size)
+    ):
         raise ElfError(
-            ElfProblem.TRUNCATED, f"{size} bytes are left of at least {max(segment.end for segment in load_segments)}"
+            ElfProblem.TRUNCATED,
+            f"{size} bytes are left of at least {max(segment.end for segment in load_segments)}",
         )
     elf = ElfFile(machine, size=size, device_inode=device_inode, truncated=bool(truncated_segments))
     if kind == ET_EXEC:
         elf = replace(elf, program="executable")
     if dynamic is None or not dynamic.size:
         if kind == ET_DYN:
-            raise ElfError(ElfProblem.NO_DYNAMIC)
+            raise ElfError(ElfProblem.NO_DYNAMIC_SECTION)
         return elf
     try:
         dynamic_section = _Dynamic(stream, load_segments, dynamic)
@@ -340,7 +343,9 @@ class _Dynamic:
         entry_offset = self._get_offset(table)
         for _ in range(self._find_value(DT_VERDEFNUM) or 0):
             self._count_version()
-            _, _, _, _, _, aux_distance, next_offset = VERDEF.unpack(_read_at(self._stream, entry_offset, VERDEF.size))
+            _, _, _, _, _, aux_distance, next_offset = VERDEF.unpack(
+                _read_at(self._stream, entry_offset, VERDEF.size)
+            )
             (name_index,) = struct.unpack("<I", _read_at(self._stream, entry_offset + aux_distance, 4))
             names.append(self._read_string(name_index))
             if not next_offset:

@@ -126,18 +126,18 @@ def _exchange_preface(connection: socket.socket, deadline: float) -> ConnectionR
 
 
 def probe_servers(
-    addresses: Sequence[tuple[str, int]], *, seconds: float, total: float
+    addresses: Sequence[tuple[str, int]], *, seconds: float, total_seconds: float
 ) -> list[ConnectionResult]:
     """Return the result of `probe_server` for each address. The addresses are tested in parallel.
 
-    `seconds` is the time limit for one address, and `total` is the limit for all. The result of an address whose
+    `seconds` is the time limit for one address, and `total_seconds` is the limit for all. The result of an address whose
     test has not ended at the limit is unknown.
     """
     results: list[ConnectionResult | None] = [None] * len(addresses)
     indexes = iter(range(len(addresses)))
     index_lock = threading.Lock()
     stopped = threading.Event()
-    deadline = time.monotonic() + total
+    deadline = time.monotonic() + total_seconds
 
     def test_addresses() -> None:
         while not stopped.is_set():

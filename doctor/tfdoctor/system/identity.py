@@ -31,7 +31,7 @@ HOST_VARIABLES = (
     "POD_NAME", "MY_POD_NAME", "POD_NAMESPACE", "MY_POD_NAMESPACE", "MY_NODE_NAME", "NODE_NAME", "K8S_POD_NAME",
 )  # fmt: skip
 """Variables that contain machine names."""
-NAME_VARIABLES = (
+OTHER_NAME_VARIABLES = (
     "SLURM_JOB_NAME",
     "SLURM_JOB_PARTITION",
     "SLURM_JOB_ACCOUNT",
@@ -43,10 +43,10 @@ NAME_VARIABLES = (
 _LIST_SEPARATOR = re.compile(r"[\s,;]+")
 
 
-def make_redactor(env: Mapping[str, str], *, local: bool) -> Redactor:
+def make_redactor(env: Mapping[str, str], *, include_local_names: bool) -> Redactor:
     """Return a redactor for the users, hosts and secrets in the environment variables `env`.
 
-    If `local` is true, it also redacts the names of this machine and of the current user.
+    If `include_local_names` is true, it also redacts the names of this machine and of the current user.
     """
     users = [env[name] for name in USER_VARIABLES if env.get(name)]
     home = env.get("HOME") or env.get("USERPROFILE") or ""
@@ -58,11 +58,11 @@ def make_redactor(env: Mapping[str, str], *, local: bool) -> Redactor:
         for name, value in sorted(env.items())
         if SECRET_KEY.search(name) and is_secret_value(value) and len(value) >= 6
     ]
-    if local:
+    if include_local_names:
         hosts.append(platform.node())
         users += _get_account_names()
     redactor = Redactor(users=dict.fromkeys(users), hosts=dict.fromkeys(hosts), secrets=secrets)
-    for name in NAME_VARIABLES:
+    for name in OTHER_NAME_VARIABLES:
         if env.get(name):
             redactor.learn(env[name], "job_name")
     return redactor

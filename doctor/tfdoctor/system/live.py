@@ -18,7 +18,7 @@ from tfdoctor.errors import Error
 from tfdoctor.system.children import Children, drop_working_folder
 from tfdoctor.system.elf import ElfError, ElfFile, ElfProblem, read_elf
 from tfdoctor.system.result import CommandResult, Failure
-from tfdoctor.system.symbols import find_unresolved
+from tfdoctor.system.symbols import list_unresolved_symbols
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -206,7 +206,7 @@ class LiveSystem:
     def read_elf(self, path: str) -> ElfFile:
         mode = os.stat(self._locate(path)).st_mode  # noqa: PTH116 - the loader gets the same error
         if stat.S_ISFIFO(mode):
-            raise ElfError(ElfProblem.PIPE)
+            raise ElfError(ElfProblem.NAMED_PIPE)
         if stat.S_ISSOCK(mode):
             raise OSError(errno.ENXIO, os.strerror(errno.ENXIO), path)
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
@@ -218,7 +218,9 @@ class LiveSystem:
     def find_unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
         try:
             provider_paths = [self._locate(provider) for provider in providers]
-            return _retry_when_out_of_files(lambda: find_unresolved(self._locate(path), provider_paths))
+            return _retry_when_out_of_files(
+                lambda: list_unresolved_symbols(self._locate(path), provider_paths)
+            )
         except OSError:
             return ()
 
@@ -240,7 +242,7 @@ class LiveSystem:
     def which(self, name: str) -> str | None:
         return shutil.which(name, path=drop_working_folder(self._env).get("PATH", os.defpath))
 
-    def start_early(
+    def start_in_background(
         self,
         argv: Sequence[str],
         *,
@@ -267,7 +269,11 @@ class LiveSystem:
             if self._started_commands
             else None
         )
-        return background_command.result() if background_command is not None else self._run(argv, timeout, env, unset)
+        return (
+            background_command.result()
+            if background_command is not None
+            else self._run(argv, timeout, env, unset)
+        )
 
     def run_streaming(
         self,

@@ -18,11 +18,11 @@ MAX_LINE_BYTES = 1 << 20
 """Longer lines are discarded."""
 _FOLDER = Path(tfdoctor.payload.__file__).parent
 """The folder of the payloads."""
-QUIET_VARIABLES = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
+PAYLOAD_VARIABLES = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
 """Environment variables for every payload."""
 
 
-def get_quiet_variables(system: System) -> dict[str, str]:
+def make_payload_variables(system: System) -> dict[str, str]:
     """Return variables that keep Python from writing files and from importing from the working directory.
 
     Empty and relative entries of PYTHONPATH are removed, because they depend on the working directory.
@@ -30,7 +30,9 @@ def get_quiet_variables(system: System) -> dict[str, str]:
     path = system.env.get("PYTHONPATH", "")
     absolute_entries = ":".join(entry for entry in path.split(":") if entry.startswith("/"))
     return (
-        QUIET_VARIABLES if absolute_entries == path else {**QUIET_VARIABLES, "PYTHONPATH": absolute_entries}
+        PAYLOAD_VARIABLES
+        if absolute_entries == path
+        else {**PAYLOAD_VARIABLES, "PYTHONPATH": absolute_entries}
     )
 
 
@@ -54,7 +56,7 @@ def run_payload(
     result = system.run(
         _make_command(python, name, args, flags),
         timeout=timeout,
-        env={**get_quiet_variables(system), **(env or {})},
+        env={**make_payload_variables(system), **(env or {})},
         unset=unset,
         key=f"payload:{name}{f':{variant}' if variant else ''}",
     )
@@ -78,7 +80,7 @@ class PayloadDecoder:
                 self._on_object(merged_object)
 
 
-def follow_payload(
+def stream_payload(
     system: LiveSystem,
     python: str,
     name: str,
@@ -91,7 +93,7 @@ def follow_payload(
 ) -> CommandResult:
     """Run payload/<name>.py, and call `on_object` with the object of each line as it arrives."""
     command = _make_command(python, name, args, ())
-    variables = {**get_quiet_variables(system), **(env or {})}
+    variables = {**make_payload_variables(system), **(env or {})}
     return system.run_streaming(
         command, PayloadDecoder(on_object), timeout=timeout, env=variables, unset=unset
     )
@@ -108,10 +110,10 @@ def start_payload(
     flags: Sequence[str] = (),
 ) -> None:
     """Start a payload early. A later `run_payload` with the same arguments waits for its result."""
-    system.start_early(
+    system.start_in_background(
         _make_command(python, name, args, flags),
         timeout=timeout,
-        env={**get_quiet_variables(system), **(env or {})},
+        env={**make_payload_variables(system), **(env or {})},
     )
 
 

@@ -110,7 +110,7 @@ def _is_error(value: Any) -> bool:
     )
 
 
-TABLES: dict[str, Callable[[Any], bool]] = {
+TABLE_VALIDATORS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("env", "files", "links", "platform", "stored"), lambda value: isinstance(value, str)),
     **dict.fromkeys(("exists", "folders"), lambda value: isinstance(value, bool)),
     **dict.fromkeys(("directories", "listings", "unresolved"), _is_text_list),
@@ -135,7 +135,7 @@ def _parse_host_json(raw: bytes, name: str) -> dict[str, Any]:
     if not isinstance(value, dict) or value.get("schema_version") != SCHEMA_VERSION:
         message = f"{name}: not a recording that this version reads (schema_version {SCHEMA_VERSION})"
         raise UsageError(message)
-    for table, is_valid in TABLES.items():
+    for table, is_valid in TABLE_VALIDATORS.items():
         entries = value.get(table, {})
         invalid_keys = (
             [key for key, entry in entries.items() if not is_valid(entry)]
@@ -160,7 +160,7 @@ class RecordedSystem:
 
         Raise UsageError if it is not a recording.
         """
-        files = archive.read(source) if isinstance(source, Path) else source
+        files = archive.read_recording(source) if isinstance(source, Path) else source
         name = str(source / archive.HOST_FILE) if isinstance(source, Path) else archive.HOST_FILE
         self._host = _parse_host_json(files[archive.HOST_FILE], name)
         self._files = files
@@ -263,7 +263,9 @@ class RecordedSystem:
         if recorded is not None:
             return bool(recorded)
         path = self.realpath(path)
-        is_file = path in self._get_table("elf") or path in self._get_table("files") or path in self._file_by_path
+        is_file = (
+            path in self._get_table("elf") or path in self._get_table("files") or path in self._file_by_path
+        )
         return is_file or self._is_listed(path) or self.is_dir(path)
 
     def _is_listed(self, path: str) -> bool:

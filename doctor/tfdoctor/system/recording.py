@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.system import archive
-from tfdoctor.system.bundle import Recording, build_files
+from tfdoctor.system.bundle import Recording, build_recording_files
 from tfdoctor.system.elf import ElfError, ElfFile
 from tfdoctor.system.recorded import normalize_path
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.system import CommandResult, System
 
-PRESENT = "set"
+PRESENT_PLACEHOLDER = "set"
 """Placeholder for the value of a variable whose presence was tested, but whose value was not read."""
 
 
@@ -197,11 +197,11 @@ class RecordingSystem:
     def stop(self) -> None:
         self._inner.stop()
 
-    def get_recording(self, env_names: Callable[[str], bool] = lambda _: False) -> Recording:
+    def get_recording(self, is_included: Callable[[str], bool] = lambda _: False) -> Recording:
         """Return everything that was recorded so far.
 
-        The recording contains the variables that were read by name and those that `env_names` accepts. If a variable
-        was only tested, its value is `PRESENT`.
+        The recording contains the variables that were read by name and those that `is_included` accepts. If a variable
+        was only tested, its value is `PRESENT_PLACEHOLDER`.
         """
         with self._lock:
             tables = {name: dict(table) for name, table in self._tables.items()}
@@ -217,21 +217,23 @@ class RecordingSystem:
                 elif symbols:
                     tables["unresolved"][path] = symbols
         variables = dict(self._env.items())
-        included_names = {name for name in variables if name in self._env.read_names or env_names(name)}
+        included_names = {name for name in variables if name in self._env.read_names or is_included(name)}
         env = {
-            name: variables[name] if name in included_names else PRESENT
+            name: variables[name] if name in included_names else PRESENT_PLACEHOLDER
             for name in sorted(included_names | self._env.tested_names)
         }
         return Recording(tables, files, env, self.cwd, dict(self.platform))
 
-    def write(self, folder: Path, env_names: Callable[[str], bool]) -> None:
-        """Write the recording without redaction, with only the variables that `env_names` accepts.
+    def write(self, folder: Path, is_included: Callable[[str], bool]) -> None:
+        """Write the recording without redaction, with only the variables that `is_included` accepts.
 
         Raise UsageError if the folder is not a valid target, or Error if it cannot be written.
         """
-        recording = self.get_recording(env_names)
-        env = {name: value for name, value in recording.env.items() if env_names(name)}
-        archive.write(folder, build_files(dataclasses.replace(recording, env=env)), force=False)
+        recording = self.get_recording(is_included)
+        env = {name: value for name, value in recording.env.items() if is_included(name)}
+        archive.write_recording(
+            folder, build_recording_files(dataclasses.replace(recording, env=env)), force=False
+        )
 
 
 def _get_changed_fields(elf: ElfFile) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class CommandResult:
         """The arguments joined by spaces. They are not quoted, so use this only for display."""
         return " ".join(self.argv)
 
-    def describe_end(self) -> str:
+    def describe_outcome(self) -> str:
         """Describe how the command ended, such as "exited with status 9" or "did not answer within 5 s"."""
         if self.failure is Failure.TIMEOUT:
             return f"did not answer within {self.seconds:.0f} s"

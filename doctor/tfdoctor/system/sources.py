@@ -12,16 +12,16 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.parse.edits import Source
+from tfdoctor.parse.edits import SourceText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 __all__ = [
-    "iter_capital_words",
+    "iter_uppercase_words",
     "load_source",
     "read_first_line",
-    "read_source",
+    "read_source_text",
     "resolve_path",
     "walk_files",
 ]
@@ -78,15 +78,15 @@ def read_first_line(path: Path) -> str:
         return ""
 
 
-def read_source(path: Path, *, python: bool) -> str:
+def read_source_text(path: Path, *, is_python: bool) -> str:
     """Return a file's text, as `load_source` decodes it. Raise ValueError if it cannot be read as text."""
-    return load_source(path, python=python).text
+    return load_source(path, is_python=is_python).text
 
 
-def load_source(path: Path, *, python: bool) -> Source:
+def load_source(path: Path, *, is_python: bool) -> SourceText:
     """Return the decoded content of a text file.
 
-    If `python` is true, the file can declare its encoding, as Python source does. Raise ValueError with the reason
+    If `is_python` is true, the file can declare its encoding, as Python source does. Raise ValueError with the reason
     if the file cannot be read, is larger than MAX_FILE_BYTES or is not text.
     """
     try:
@@ -105,7 +105,7 @@ def load_source(path: Path, *, python: bool) -> Source:
     if b"\0" in data:
         raise ValueError("it is not text")
     encoding = "utf-8"
-    if python:
+    if is_python:
         try:
             encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         except SyntaxError:  # an unknown encoding is declared, or the first lines are not UTF-8
@@ -113,7 +113,7 @@ def load_source(path: Path, *, python: bool) -> Source:
     return _decode(data, encoding, b"")
 
 
-def iter_capital_words(path: Path) -> Iterator[str]:
+def iter_uppercase_words(path: Path) -> Iterator[str]:
     """Yield the words of capital letters in a file, such as names of environment variables.
 
     The file can have any size and encoding, and can be binary. Raise OSError if it cannot be read.
@@ -123,17 +123,19 @@ def iter_capital_words(path: Path) -> Iterator[str]:
     previous_tail = b""
     with path.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):
-            data = previous_tail + block.replace(b"\0", b"")  # UTF-16 and UTF-32 have a zero beside each letter
+            data = previous_tail + block.replace(
+                b"\0", b""
+            )  # UTF-16 and UTF-32 have a zero beside each letter
             yield from (word.decode("ascii") for word in _CAPITAL_WORD.findall(data))
             previous_tail = data[-_MAX_WORD_BYTES:]  # a word can extend into the next block
 
 
-def _decode(data: bytes, encoding: str, byte_order_mark: bytes) -> Source:
+def _decode(data: bytes, encoding: str, byte_order_mark: bytes) -> SourceText:
     """Decode a file without its byte order mark `byte_order_mark`.
 
     Latin-1 is used if the encoding is unknown or the data is invalid in it.
     """
     try:
-        return Source(data, data[len(byte_order_mark) :].decode(encoding), encoding, byte_order_mark)
+        return SourceText(data, data[len(byte_order_mark) :].decode(encoding), encoding, byte_order_mark)
     except (UnicodeDecodeError, LookupError):
-        return Source(data, data.decode("latin-1"), "latin-1")
+        return SourceText(data, data.decode("latin-1"), "latin-1")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DT_HASH, DT_STRTAB, DT_SYMTAB, DT_GNU_HASH = 4, 5, 6, 0x6FFFFEF5
 SYM64 = struct.Struct("<IBBHQQ")
-WORD = struct.Struct("<Q")
+BLOOM_WORD = struct.Struct("<Q")
 SHN_UNDEF = 0
 STB_GLOBAL, STB_WEAK = 1, 2
 MAX_SYMBOLS = 1 << 20
@@ -92,7 +92,7 @@ class SymbolTable:
         end = self._map.find(b"\0", start, start + MAX_NAME_BYTES)
         return self._map[start : end if end >= 0 else start]
 
-    def iter_undefined(self) -> Iterator[bytes]:
+    def iter_undefined_names(self) -> Iterator[bytes]:
         """Yield the names of the strong undefined symbols. Raise ValueError if all together are too long."""
         if self._symbols_offset is None or self._strings_offset is None:
             return
@@ -115,8 +115,8 @@ class SymbolTable:
                     raise ValueError("names too long")
                 yield name
 
-    def filter_missing(self, names: Iterable[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
-        """Return the (name, `gnu_hash`) pairs for which this object has no global or weak definition."""
+    def filter_undefined(self, names: Iterable[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
+        """Return the (name, `compute_gnu_hash`) pairs for which this object has no global or weak definition."""
         if self._symbols_offset is None or self._strings_offset is None:
             return list(names)
         if self._gnu_hash_offset is None:
@@ -128,7 +128,7 @@ class SymbolTable:
             return list(names)
         bloom_offset = self._gnu_hash_offset + 16
         buckets_offset = bloom_offset + bloom_words * 8
-        data, read = self._map, WORD.unpack_from
+        data, read = self._map, BLOOM_WORD.unpack_from
         missing = []
         for symbol in names:
             _, hash_value = symbol
@@ -192,12 +192,14 @@ class SymbolTable:
             self._count_step()
             if self._defines(index, name):
                 return True
-            (index,) = struct.unpack_from("<I", self._map, self._sysv_hash_offset + 8 + (bucket_count + index) * 4)
+            (index,) = struct.unpack_from(
+                "<I", self._map, self._sysv_hash_offset + 8 + (bucket_count + index) * 4
+            )
         return False
 
 
 @lru_cache(maxsize=4096)  # libraries share a few hundred symbol names
-def gnu_hash(name: bytes) -> int:
+def compute_gnu_hash(name: bytes) -> int:
     """Return the DT_GNU_HASH hash of a symbol name."""
     hash_value = 5381
     for byte in name:
@@ -205,19 +207,19 @@ def gnu_hash(name: bytes) -> int:
     return hash_value
 
 
-def find_unresolved(path: str, providers: Iterable[str]) -> tuple[str, ...]:
+def list_unresolved_symbols(path: str, providers: Iterable[str]) -> tuple[str, ...]:
     """Return the strong undefined symbols of the object at `path` that no object at `providers` defines.
 
     Return () if a table cannot be parsed. Raise OSError if a file cannot be opened.
     """
     try:
         with SymbolTable(path) as symbols:
-            missing = [(name, gnu_hash(name)) for name in symbols.iter_undefined()]
+            missing = [(name, compute_gnu_hash(name)) for name in symbols.iter_undefined_names()]
         for provider in providers:
             if not missing:
                 break
             with SymbolTable(provider) as table:
-                missing = table.filter_missing(missing)
+                missing = table.filter_undefined(missing)
     except (ValueError, OverflowError, struct.error, IndexError):
         return ()
     return tuple(name.decode("utf-8", "replace") for name, _ in missing)

@@ -23,7 +23,14 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["append_line", "check_file", "make_scratch_folder", "place_file", "write_atomically", "write_file"]
+__all__ = [
+    "append_line",
+    "check_output_file",
+    "make_scratch_folder",
+    "place_file",
+    "write_atomically",
+    "write_file",
+]
 
 SCRATCH_PREFIX = "tfdoctor-run-"
 PIPE_TIMEOUT_S = 10
@@ -34,13 +41,13 @@ _STANDARD_STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
 _REPLACEMENT_ERRORS = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV)
 
 
-def check_file(
-    target: Path, *, force: bool, option: str = "-o", reads: Iterable[Path | str | None] = ()
+def check_output_file(
+    target: Path, *, force: bool, option: str = "-o", input_paths: Iterable[Path | str | None] = ()
 ) -> None:
     """Check that a file can be written to `target`.
 
-    `reads` are the files and folders that the command reads. They, the files in these folders and standard input are
-    not replaced, even with --force. None in `reads` is ignored.
+    `input_paths` are the files and folders that the command reads. They, the files in these folders and standard input are
+    not replaced, even with --force. None in `input_paths` is ignored.
 
     Raise UsageError if the target is invalid, or Error if this user may not write there.
     """
@@ -70,7 +77,7 @@ def check_file(
         resolved = target.resolve()
         if _is_same_file(target, "/dev/stdin") or any(
             resolved.is_relative_to(Path(source).resolve()) or _is_same_file(target, source)
-            for source in reads
+            for source in input_paths
             if source
         ):
             message = f"{option}: {display_name} is what this command reads."
@@ -92,7 +99,7 @@ def write_file(target: Path, content: bytes, *, force: bool, option: str = "-o")
 
     Raise UsageError if the target is invalid, or Error if it cannot be written.
     """
-    check_file(target, force=force, option=option)
+    check_output_file(target, force=force, option=option)
     try:
         descriptor = _get_descriptor(target)
         if descriptor is not None:  # opening it by name would overwrite a redirected file from its start
@@ -166,10 +173,7 @@ def _replace_file(target: Path, content: bytes, *, force: bool) -> None:
     except OSError as error:
         # A mount point, or a file in a read-only folder, can be overwritten but not replaced.
         if not (
-            force
-            and error.errno in _REPLACEMENT_ERRORS
-            and target.is_file()
-            and os.access(target, os.W_OK)
+            force and error.errno in _REPLACEMENT_ERRORS and target.is_file() and os.access(target, os.W_OK)
         ):
             raise
         _write_descriptor(os.open(target, os.O_WRONLY | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)), content)

@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from tfdoctor.advice.pip import format_check_command
 from tfdoctor.advice.target import build_target
-from tfdoctor.bench import GpuObservation, Interconnect, RawMeasurements, parse_lines
+from tfdoctor.bench import GpuObservation, Interconnect, RawMeasurements, parse_payload_lines
 from tfdoctor.errors import UsageError
 from tfdoctor.examine import collect_facts
-from tfdoctor.examine.cards import find_tensorflow_names, read_gpus, read_interconnects, read_peer_access
+from tfdoctor.examine.cards import (
+    find_tensorflow_names,
+    read_gpu_states,
+    read_interconnects,
+    read_peer_access,
+)
 from tfdoctor.facts import value_of
 from tfdoctor.records import dataclass
 from tfdoctor.system import Failure
-from tfdoctor.system.payloads import follow_payload
+from tfdoctor.system.payloads import stream_payload
 from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.text import clean_line
 from tfdoctor.verify.target_stages import find_expected_speeds
@@ -31,15 +36,22 @@ if TYPE_CHECKING:
 
     OnLine = Callable[[dict[str, Any]], None]
 
-__all__ = ["PROBE_TIMEOUT_S", "BenchRequest", "Timing", "bench_python", "list_links", "run_bench"]
+__all__ = [
+    "PROBE_TIMEOUT_S",
+    "BenchRequest",
+    "BenchResult",
+    "bench_python",
+    "list_interconnects",
+    "run_bench",
+]
 
 PROBE_TIMEOUT_S = 30.0
 """Time limit in seconds for a probe of the Python."""
 SETUP_TIMEOUT_S = 300.0
 """Seconds in addition to the requested time, for importing TensorFlow, building graphs and the last measurement."""
-WATCH_INTERVAL_S = 3.0
+SAMPLE_INTERVAL_S = 3.0
 """Seconds between two samples of the GPUs. nvidia-smi takes little processor time."""
-MAX_KEPT_LINES = 20_000
+MAX_STORED_LINES = 20_000
 """Limit for the payload lines that are stored."""
 LINK_KINDS = {"PIX": "switch", "PXB": "switch", "PSB": "switch", "PHB": "bridge", "NODE": "bridges"}
 """The kind of connection between two GPUs, by the code in nvidia-smi's topology matrix."""
@@ -74,7 +86,7 @@ class BenchRequest:
         return not self.devices or any(name.startswith("GPU") for name in self.devices)
 
     @property
-    def conditions(self) -> _PayloadOptions:
+    def payload_options(self) -> _PayloadOptions:
         """The time limit and the changed environment variables for the TensorFlow process."""
         return {
             "timeout": self.seconds + SETUP_TIMEOUT_S,
@@ -83,14 +95,14 @@ class BenchRequest:
             "unset": ("TF_CPP_MAX_VLOG_LEVEL", "TF_CPP_MIN_LOG_LEVEL"),
         }
 
-    def as_json(self, *, shortly: bool = False) -> str:
+    def as_json(self, *, final_results_only: bool = False) -> str:
         """Return the request for the payload.
 
         If `shortly` is true, the payload does not print each timing after every round, because its output arrives
         only at the end.
         """
         bench = {
-            "shortly": shortly,
+            "shortly": final_results_only,
             "time": self.seconds,
             "devices": list(self.devices),
             "workloads": list(self.workloads),
@@ -102,19 +114,19 @@ class BenchRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class BenchResult:
     """The measurements of a benchmark, and facts about the GPUs."""
 
     target: str
     """The path of the Python, or the name of the image."""
-    measured: RawMeasurements
+    measurements: RawMeasurements
     expected_speeds: dict[str, dict[str, float]]
     """Expected GFLOP/s by the name of the GPU and the data type."""
     is_simulated: bool = False
     """Whether a software GPU or a stand-in driver simulates the GPUs."""
     check_command: str = "tfdoctor check"
     """The tfdoctor command that examines this TensorFlow."""
-    interrupted: BaseException | None = None
+    interruption: BaseException | None = None
     """The exception of the signal that ended the benchmark early; None if there was none."""
 
 
@@ -125,7 +137,7 @@ def bench_python(
     request: BenchRequest,
     *,
     on_line: OnLine,
-) -> Timing:
+) -> BenchResult:
     """Run the requested benchmark with a Python on this machine. Raise UsageError if no Python is found.
 
     `on_line` is called with the object of each payload line as it arrives.
@@ -136,8 +148,13 @@ def bench_python(
         raise UsageError("no Python was found.", hint="tfdoctor bench --python PATH")
 
     def run(on_payload_line: OnLine) -> CommandResult:
-        return follow_payload(
-            system, interpreter.executable, "stages", [request.as_json()], on_payload_line, **request.conditions
+        return stream_payload(
+            system,
+            interpreter.executable,
+            "stages",
+            [request.as_json()],
+            on_payload_line,
+            **request.payload_options,
         )
 
     check_command = format_check_command(build_target(facts, compat))
@@ -150,7 +167,7 @@ def bench_python(
         on_line,
         target=executable,
         run=run,
-        watched=system,
+        gpu_system=system,
         check_command=check_command,
     )
 
@@ -164,31 +181,33 @@ def run_bench(
     *,
     target: str,
     run: Callable[[OnLine], CommandResult],
-    watched: System | None,
+    gpu_system: System | None,
     check_command: str = "tfdoctor check",
-) -> Timing:
-    """Run the benchmark with `run`, and sample the GPUs of `watched` meanwhile.
+) -> BenchResult:
+    """Run the benchmark with `run`, and sample the GPUs of `gpu_system` meanwhile.
 
     `run` starts the payload, and calls its argument with the parsed object of each line. `on_line` is called with the
-    same objects. `watched` is the machine that has the GPUs; None if they cannot be sampled.
+    same objects. `gpu_system` is the machine that has the GPUs; None if they cannot be sampled.
     """
-    expected_speeds = {f"GPU:{index}": speeds for index, speeds in find_expected_speeds(facts, compat.cards).items()}
+    expected_speeds = {
+        f"GPU:{index}": speeds for index, speeds in find_expected_speeds(facts, compat.cards).items()
+    }
     cuda = value_of(facts.driver.cuda)
     is_simulated = cuda is not None and (cuda.software or cuda.stand_in)
     payload_lines: list[dict[str, Any]] = []
 
     def store_line(line: dict[str, Any]) -> None:
-        if len(payload_lines) < MAX_KEPT_LINES:
+        if len(payload_lines) < MAX_STORED_LINES:
             payload_lines.append(line)
         on_line(line)
 
-    sampler = _GpuSampler(watched, facts) if watched is not None else None
+    sampler = _GpuSampler(gpu_system, facts) if gpu_system is not None else None
     interrupted: BaseException | None = None
     end_description = ""
     link_codes: dict[tuple[str, str], str] = {}
     peer_access: dict[tuple[str, str], bool] = {}
-    if sampler is not None and watched is not None and request.uses_gpus and find_tensorflow_names(facts):
-        link_codes, peer_access = read_interconnects(watched, facts), read_peer_access(watched, facts)
+    if sampler is not None and gpu_system is not None and request.uses_gpus and find_tensorflow_names(facts):
+        link_codes, peer_access = read_interconnects(gpu_system, facts), read_peer_access(gpu_system, facts)
         sampler.start()
     try:
         with stop_on_signal(system):
@@ -196,41 +215,41 @@ def run_bench(
         end_description = _describe_end(result, payload_lines)
     except KeyboardInterrupt as signal:
         interrupted, end_description = signal, "It was interrupted; what was timed by then is shown."
-        if not parse_lines(payload_lines).any_timed:
+        if not parse_payload_lines(payload_lines).has_times:
             end_description = "It was interrupted before anything was timed."
     finally:
         if sampler is not None:
-            sampler.over.set()
-    measured = parse_lines(payload_lines)
+            sampler.stop_event.set()
+    measured = parse_payload_lines(payload_lines)
     samples = sampler.list_samples() if sampler is not None else ()
-    return Timing(
+    return BenchResult(
         target=target,
-        measured=replace(
+        measurements=replace(
             measured,
-            watched=samples,
-            stopped=end_description,
-            links=list_links(samples, link_codes, peer_access, facts, compat.cards),
-            interrupted=interrupted is not None,
-            asked=bool(request.devices),
+            gpu_observations=samples,
+            stop_reason=end_description,
+            links=list_interconnects(samples, link_codes, peer_access, facts, compat.cards),
+            was_interrupted=interrupted is not None,
+            has_selected_devices=bool(request.devices),
         ),
         expected_speeds=expected_speeds,
         is_simulated=is_simulated,
         check_command=check_command,
-        interrupted=interrupted,
+        interruption=interrupted,
     )
 
 
-def list_links(
+def list_interconnects(
     samples: Sequence[GpuObservation],
-    pairs: Mapping[tuple[str, str], str],
-    peers: Mapping[tuple[str, str], bool],
+    code_by_pair: Mapping[tuple[str, str], str],
+    peer_access_by_pair: Mapping[tuple[str, str], bool],
     facts: Facts,
     cards: Cards,
 ) -> tuple[Interconnect, ...]:
     """Return the links between the host and each GPU, and between two GPUs, with their speed in GB/s.
 
-    `pairs` maps two devices to the code of their link in nvidia-smi's topology matrix. `peers` says for two devices
-    whether the first can access the memory of the second.
+    `code_by_pair` maps two devices to the code of their link in nvidia-smi's topology matrix. `peer_access_by_pair` says
+    for two devices whether the first can access the memory of the second.
     """
     cuda = value_of(facts.driver.cuda)
     capability_by_name = {
@@ -243,7 +262,7 @@ def list_links(
             description = f"PCI Express {sample.generation}.0 x{sample.lanes}"
             host_links[sample.device] = Interconnect("CPU:0", sample.device, "pcie", description, speed)
     links = list(host_links.values())
-    for (first, second), code in pairs.items():
+    for (first, second), code in code_by_pair.items():
         speed = None
         if code.startswith("NV") and code[2:].isdigit():
             kind = "nvlink"
@@ -251,10 +270,14 @@ def list_links(
         else:
             kind = LINK_KINDS.get(code, "processors" if code in ("SYS", "SOC") else "other")
             # The path leads over the links between the two GPUs and the host, so the slower one limits it.
-            host_speeds = [host_links[name].gbps for name in (first, second) if name in host_links]
+            host_speeds = [host_links[name].max_gbps for name in (first, second) if name in host_links]
             known_speeds = [host_speed for host_speed in host_speeds if host_speed is not None]
             speed = min(known_speeds) if len(known_speeds) == 2 and kind != "other" else None
-        links.append(Interconnect(first, second, kind, code, speed, peer=peers.get((first, second))))
+        links.append(
+            Interconnect(
+                first, second, kind, code, speed, has_peer_access=peer_access_by_pair.get((first, second))
+            )
+        )
     return tuple(links)
 
 
@@ -262,7 +285,7 @@ def _describe_end(result: CommandResult, payload_lines: list[dict[str, Any]]) ->
     """Return a sentence about how the payload ended; "" if it ran to its end."""
     if any(payload_line.get("end") for payload_line in payload_lines):
         return ""
-    results_note = "; what was timed by then is shown" if parse_lines(payload_lines).any_timed else ""
+    results_note = "; what was timed by then is shown" if parse_payload_lines(payload_lines).has_times else ""
     if result.failure is Failure.TIMEOUT:
         return f"TensorFlow did not end in time and was stopped{results_note}."
     if result.returncode is not None and result.returncode < 0:
@@ -277,7 +300,7 @@ class _GpuSampler(threading.Thread):
 
     def __init__(self, system: System, facts: Facts) -> None:
         super().__init__(name="watch", daemon=True)
-        self.over = threading.Event()
+        self.stop_event = threading.Event()
         self._system = system
         self._name_by_bus_id = find_tensorflow_names(facts)
         """TensorFlow's names of the GPUs, by PCI bus ID."""
@@ -288,7 +311,7 @@ class _GpuSampler(threading.Thread):
 
     def start(self) -> None:
         """Record the other processes that compute on the GPUs, and start to sample."""
-        for bus, gpu in read_gpus(self._system).items():
+        for bus, gpu in read_gpu_states(self._system).items():
             computing = (p for p in gpu.processes if p.kind != "G")  # "G" is a graphics process
             self._earlier_processes[bus] = {
                 p.pid: clean_line(p.name or f"process {p.pid}") for p in computing
@@ -296,8 +319,8 @@ class _GpuSampler(threading.Thread):
         super().start()
 
     def run(self) -> None:
-        while not self.over.wait(WATCH_INTERVAL_S):
-            for bus, gpu in read_gpus(self._system).items():
+        while not self.stop_event.wait(SAMPLE_INTERVAL_S):
+            for bus, gpu in read_gpu_states(self._system).items():
                 if bus in self._name_by_bus_id:
                     self._samples[self._name_by_bus_id[bus]] = self._merge_sample(bus, gpu)
 
@@ -306,22 +329,30 @@ class _GpuSampler(threading.Thread):
         device = self._name_by_bus_id[bus]
         earlier_sample, health = self._samples.get(device, GpuObservation(device)), gpu.health
         temperatures = [
-            t for t in (earlier_sample.temperature, health.temperature if health else None) if t is not None
+            t
+            for t in (earlier_sample.max_temperature, health.temperature if health else None)
+            if t is not None
         ]
         running_pids = {p.pid for p in gpu.processes}
-        other_programs = [name for pid, name in self._earlier_processes.get(bus, {}).items() if pid in running_pids]
+        other_programs = [
+            name for pid, name in self._earlier_processes.get(bus, {}).items() if pid in running_pids
+        ]
         return GpuObservation(
             device=device,
-            slowdowns=tuple(dict.fromkeys((*earlier_sample.slowdowns, *(health.slowdowns if health else ())))),
-            temperature=max(temperatures, default=None),
+            slowdowns=tuple(
+                dict.fromkeys((*earlier_sample.slowdowns, *(health.slowdowns if health else ())))
+            ),
+            max_temperature=max(temperatures, default=None),
             power_limit=health.power_limit if health else None,
-            power_default=health.power_default if health else None,
-            processes=tuple(dict.fromkeys((*earlier_sample.processes, *other_programs))),
+            default_power_limit=health.power_default if health else None,
+            other_processes=tuple(dict.fromkeys((*earlier_sample.other_processes, *other_programs))),
             lanes=_max_known(earlier_sample.lanes, health.link_width if health else None),
-            lanes_most=_max_known(earlier_sample.lanes_most, health.link_width_most if health else None),
+            max_lanes=_max_known(earlier_sample.max_lanes, health.link_width_most if health else None),
             generation=_max_known(earlier_sample.generation, health.link_generation if health else None),
-            generation_most=_max_known(earlier_sample.generation_most, health.link_generation_most if health else None),
-            looks=earlier_sample.looks + 1,
+            max_generation=_max_known(
+                earlier_sample.max_generation, health.link_generation_most if health else None
+            ),
+            sample_count=earlier_sample.sample_count + 1,
         )
 
     def list_samples(self) -> tuple[GpuObservation, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.advice.image import choose_image_name
 from tfdoctor.advice.pip import quote
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.verify.session import format_size
+from tfdoctor.verify.session import format_memory_limit
 
 if TYPE_CHECKING:
     from tfdoctor.engine.system import ContainerEndedError
@@ -49,7 +49,9 @@ def make_failed_stage_finding(run: VerificationRun, stage: Stage) -> Finding:
     """Return the finding for a failed stage, from its error and the log of the run."""
     cause = run.cause or Cause.INCONCLUSIVE
     is_known = cause is not Cause.INCONCLUSIVE
-    cause_remedies = cause.data.remedies if isinstance(cause.data.remedies, tuple) else (cause.data.remedies,)
+    cause_remedies = (
+        cause.data.log_remedies if isinstance(cause.data.log_remedies, tuple) else (cause.data.log_remedies,)
+    )
     remedies = [remedy for remedy in cause_remedies if isinstance(remedy, Remedy)] if is_known else []
     if is_known:
         remedies.append(
@@ -64,7 +66,9 @@ def make_failed_stage_finding(run: VerificationRun, stage: Stage) -> Finding:
         )
     return make_finding(
         cause,
-        cause.data.title if is_known else f"TensorFlow sees the GPUs, and fails at the stage {stage.name}",
+        cause.data.finding_title
+        if is_known
+        else f"TensorFlow sees the GPUs, and fails at the stage {stage.name}",
         cause.data.meaning if is_known else "Neither its error nor its log says why.",
         tuple(remedies),
         (Evidence(f"the stage {stage.name}", stage.detail),),
@@ -77,11 +81,17 @@ def make_out_of_memory_finding(run: VerificationRun, *, is_reported: bool) -> Fi
     `is_reported` says whether the container engine reported that reason. If it did not, the reason is assumed, because
     it is the most common one for SIGKILL.
     """
-    limit_note = f" of {format_size(run.verify_request.memory)}" if run.verify_request.memory else ""
-    if run.verify_request.memory:
+    limit_note = (
+        f" of {format_memory_limit(run.verify_request.memory_bytes)}"
+        if run.verify_request.memory_bytes
+        else ""
+    )
+    if run.verify_request.memory_bytes:
         title = f"The container reached its limit of memory{limit_note} and was killed"
         if not is_reported:
-            title = f"It was killed (SIGKILL): usually the container's limit of memory{limit_note} was reached"
+            title = (
+                f"It was killed (SIGKILL): usually the container's limit of memory{limit_note} was reached"
+            )
         remedy = Remedy("Give it more, or no limit.", (run.build_command(memory=False),))
         explanation = "The kernel ended a process of the container: it had reached its memory limit."
     else:
@@ -96,7 +106,7 @@ def make_gpu_count_finding(run: VerificationRun, visible_count: int, driver_coun
 
     `visible_count` is the number that TensorFlow lists. `driver_count` is the number that the driver shows; None if unknown.
     """
-    expected = run.expected or 0
+    expected = run.expected_count or 0
     is_fewer = visible_count < expected
     if driver_count is None:
         explanation = ""
@@ -105,7 +115,10 @@ def make_gpu_count_finding(run: VerificationRun, visible_count: int, driver_coun
     else:
         explanation = f"The driver shows {driver_count} there, and TensorFlow lists {visible_count}."
     remedies = [
-        Remedy("If that is correct, expect this number.", (f"{run.build_command()} --expect-gpus {visible_count}",))
+        Remedy(
+            "If that is correct, expect this number.",
+            (f"{run.build_command()} --expect-gpus {visible_count}",),
+        )
     ]
     if (
         is_fewer
@@ -134,7 +147,9 @@ def make_ended_early_finding(run: VerificationRun, error: ContainerEndedError) -
     new_image_name = choose_image_name(image_name)
     verify_command = f"tfdoctor verify {new_image_name}"
     remedies = (
-        Remedy("Build an image that has all of it.", (f"tfdoctor build --tag {new_image_name}", verify_command)),
+        Remedy(
+            "Build an image that has all of it.", (f"tfdoctor build --tag {new_image_name}", verify_command)
+        ),
         Remedy(
             "Or on this one, where it is a Debian or an Ubuntu: Python is installed, too.",
             (f"tfdoctor build --base {quote(image_name)} --tag {new_image_name}", verify_command),
@@ -161,7 +176,7 @@ def make_finding(
 ) -> Finding:
     """Return a finding of severity error for a failed stage, with the code of its cause."""
     return Finding(
-        code=cause.data.code,
+        code=cause.data.finding_code,
         cause=cause,
         severity=Severity.ERROR,
         title=title,

@@ -19,9 +19,9 @@ from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.simulate.build import build_software_gpu
-from tfdoctor.simulate.facts import SimulatedFacts
+from tfdoctor.simulate.facts import RealGpuFilter
 from tfdoctor.simulate.request import add_stand_in
-from tfdoctor.simulate.sources import LIBRARIES
+from tfdoctor.simulate.sources import SOURCE_BY_SONAME
 from tfdoctor.text import clean_line
 from tfdoctor.verify.findings import make_ended_early_finding, make_out_of_memory_finding
 from tfdoctor.verify.session import VerificationRun, complete_request, count_expected_gpus, ignore_stage
@@ -88,24 +88,24 @@ def verify_image(
     run = VerificationRun(
         image, verify_request, on_stage, image=TargetImage(image, engine.name, "", image_info.user)
     )
-    if run.expected is None and host is not None:
-        run.expected = count_expected_gpus(host, verify_request.gpus)
+    if run.expected_count is None and host is not None:
+        run.expected_count = count_expected_gpus(host, verify_request.gpus)
     started = time.monotonic()
-    request = RunRequest(image=image, command=(), memory=verify_request.memory, shm_size=1 << 30)
-    if verify_request.simulated is not None and stand_in is not None:
-        request = _add_stand_in(request, verify_request.simulated, image_info.environment, stand_in)
+    request = RunRequest(image=image, command=(), memory_bytes=verify_request.memory_bytes, shm_size=1 << 30)
+    if verify_request.simulated_gpus is not None and stand_in is not None:
+        request = _add_stand_in(request, verify_request.simulated_gpus, image_info.environment, stand_in)
     system, access = _start_container(engine, compat, request, verify_request, host, run)
     if system is None:
-        return run.result()
-    run.access = access.option
+        return run.make_result()
+    run.gpu_option = access.run_options
     run.image = target_image = TargetImage(
-        image, engine.name, access.option or get_gpu_option(engine), image_info.user
+        image, engine.name, access.run_options or get_gpu_option(engine), image_info.user
     )
     try:
         with system:
             startup_seconds = time.monotonic() - started
             python = verify_request.python or find_python(system)
-            simulation = SimulatedFacts() if verify_request.simulated is not None else None
+            simulation = RealGpuFilter() if verify_request.simulated_gpus is not None else None
             report = examine(
                 system,
                 compat,
@@ -116,13 +116,13 @@ def verify_image(
             )
             run.other_libcuda = simulation.other_libcuda if simulation is not None else None
             if simulation is not None and stand_in is not None:
-                run.software = lambda libraries, glibc: system.copy_files(
+                run.build_software_gpu = lambda libraries, glibc: system.copy_files(
                     _load_files(build_software_gpu(libraries, glibc=glibc, progress=progress))
                 )
             if "runtime" in verify_request.stages:
                 _check_runtime(run, report.facts, access, startup_seconds, image_info.entrypoint)
             run_stages(run, system, compat, report)
-            if run.stopped and system.get_state().get("OOMKilled"):
+            if run.has_failed and system.get_state().get("OOMKilled"):
                 run.cause = Cause.OOM
                 run.findings = [
                     make_out_of_memory_finding(run, is_reported=True),
@@ -130,19 +130,19 @@ def verify_image(
                 ]
     except ContainerEndedError as error:
         _record_early_end(run, error, time.monotonic() - started)
-    return run.result()
+    return run.make_result()
 
 
 def _record_early_end(run: VerificationRun, error: ContainerEndedError, seconds: float) -> None:
     """Add the finding for a container that ended before or during the stages."""
     finding = make_ended_early_finding(run, error)
     run.findings.insert(0, finding)
-    run.fail("runtime" if not run.stages else "import", finding.title, finding.cause, seconds)
+    run.record_failure("runtime" if not run.stages else "import", finding.title, finding.cause, seconds)
 
 
 def get_gpu_option(engine: ContainerEngine) -> str:
     """Return the engine's most common option that gives a container access to all GPUs."""
-    return list_gpu_access(engine, None)[0].option
+    return list_gpu_access(engine, None)[0].run_options
 
 
 def _add_stand_in(
@@ -155,7 +155,7 @@ def _add_stand_in(
     return dataclasses.replace(
         request,
         environment=add_stand_in(environment, simulated, SIMULATION_FOLDER),
-        simulation_files={name: (stand_in / name).read_bytes() for name in LIBRARIES},
+        simulation_files={name: (stand_in / name).read_bytes() for name in SOURCE_BY_SONAME},
     )
 
 
@@ -184,15 +184,15 @@ def _start_container(
         except StartError as error:
             refusals.append((access, error.message))
         except ContainerEndedError as error:
-            run.access = access.option
+            run.gpu_option = access.run_options
             _record_early_end(run, error, time.monotonic() - started)
             return None, access
     access, message = refusals[0]
     finding = _explain_refusal(engine, compat, refusals, host)
-    run.access = access.option
+    run.gpu_option = access.run_options
     run.findings.append(finding)
     detail = f"{finding.title}: {_shorten_message(message)}"
-    run.fail("runtime", detail, finding.cause, time.monotonic() - started)
+    run.record_failure("runtime", detail, finding.cause, time.monotonic() - started)
     return None, access
 
 
@@ -219,7 +219,7 @@ def _explain_refusal(
     # `docker run` prints the messages in this form, in which the signatures recognise them.
     text = "\n".join(f"docker: Error response from daemon: {message}" for _, message in refusals)
     evidence = tuple(
-        Evidence(f"{engine.name} run {access.option}", clean_line(message, limit=600))
+        Evidence(f"{engine.name} run {access.run_options}", clean_line(message, limit=600))
         for access, message in refusals
     )
     (access, _), containers = refusals[0], value_of(host.containers) if host is not None else None
@@ -229,7 +229,7 @@ def _explain_refusal(
     cause = report.cause
     if cause in (Cause.INCONCLUSIVE, Cause.HEALTHY):
         cause = Cause.NO_NVIDIA_RUNTIME if _mentions_gpus(text) else Cause.INCONCLUSIVE
-    general_remedies = list(report.root.remedies) if report.root is not None else []
+    general_remedies = list(report.root_finding.remedies) if report.root_finding is not None else []
     if engine.name == "podman" and cause is Cause.NO_NVIDIA_RUNTIME:
         general_remedies = [engine_advice.make_cdi_spec_remedy()]
     specific_remedies: list[Remedy] = []
@@ -240,15 +240,15 @@ def _explain_refusal(
             if problem.cause is cause
             for remedy in problem.remedies
         ]
-    title = report.root.title if report.root is not None else cause.data.title
-    explanation = report.summary if report.root is not None else cause.data.meaning
+    title = report.root_finding.title if report.root_finding is not None else cause.data.finding_title
+    explanation = report.summary if report.root_finding is not None else cause.data.meaning
     if cause is Cause.INCONCLUSIVE:
         title, explanation = (
             "The engine does not start the container",
             "The engine's message is not about GPUs.",
         )
     return Finding(
-        code=cause.data.code,
+        code=cause.data.finding_code,
         cause=cause,
         severity=Severity.ERROR,
         title=clean_line(title, limit=200),
@@ -286,7 +286,7 @@ def _make_unknown_gpu_finding(
     count_text = f"The driver shows {count} GPU{'s' * (count != 1)} (from 0 on). " if count else ""
     command = "nvidia-ctk cdi list" if access.mechanism == "cdi" else "nvidia-smi -L"
     return Finding(
-        code=Cause.NO_DEVICE.data.code,
+        code=Cause.NO_DEVICE.data.finding_code,
         cause=Cause.NO_DEVICE,
         severity=Severity.ERROR,
         title=f"{engine.name} has no GPU {requested}",
@@ -339,8 +339,8 @@ def _check_runtime(
     has_gpu = (cuda is not None and cuda.loaded) or (
         nodes is not None and any(name.startswith("/dev/nvidia") for name in nodes.names)
     )
-    if run.verify_request.simulated is not None:
-        run.add(
+    if run.verify_request.simulated_gpus is not None:
+        run.record_stage(
             "runtime",
             "passed",
             "a container starts, without GPUs: a stand-in driver is put beside it",
@@ -348,14 +348,16 @@ def _check_runtime(
         )
         return
     if has_gpu or run.verify_request.device != "GPU":
-        detail = f"a container starts with {access.option or 'no GPUs'}{_describe_entrypoint(entrypoint)}"
-        run.add("runtime", "passed", detail, seconds)
+        detail = (
+            f"a container starts with {access.run_options or 'no GPUs'}{_describe_entrypoint(entrypoint)}"
+        )
+        run.record_stage("runtime", "passed", detail, seconds)
         return
     is_without_gpus = run.verify_request.gpus == "none"
     cause = Cause.CONTAINER_NO_GPU
     detail = (
         "the container was started without GPUs, as asked"
         if is_without_gpus
-        else f"the container starts with {access.option}, but gets neither a driver nor a device node"
+        else f"the container starts with {access.run_options}, but gets neither a driver nor a device node"
     )
-    run.fail("runtime", detail, cause, seconds)
+    run.record_failure("runtime", detail, cause, seconds)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.engine import ContainerEngine
     from tfdoctor.system import CommandResult, System
-    from tfdoctor.verify.bench_runner import BenchRequest, Timing
+    from tfdoctor.verify.bench_runner import BenchRequest, BenchResult
 
 __all__ = ["bench_image"]
 
@@ -35,7 +35,7 @@ def bench_image(
     *,
     on_line: Callable[[dict[str, Any]], None],
     machine: System | None,
-) -> Timing:
+) -> BenchResult:
     """Run the benchmark in a container with the GPUs, and remove the container.
 
     `python` is the interpreter in the image; None means the first one that has TensorFlow. `on_line` is called with the
@@ -56,8 +56,10 @@ def bench_image(
             raise UsageError(message, hint=f"tfdoctor verify {image}")
 
         def run(on_payload_line: Callable[[dict[str, Any]], None]) -> CommandResult:
-            arguments = [request.as_json(shortly=True)]
-            _, result = run_payload(system, interpreter.executable, "stages", arguments, **request.conditions)
+            arguments = [request.as_json(final_results_only=True)]
+            _, result = run_payload(
+                system, interpreter.executable, "stages", arguments, **request.payload_options
+            )
             PayloadDecoder(on_payload_line)(f"{result.stdout}\n".encode())
             return result
 
@@ -70,7 +72,7 @@ def bench_image(
             on_line,
             target=image,
             run=run,
-            watched=machine,
+            gpu_system=machine,
             check_command=check_command,
         )
 

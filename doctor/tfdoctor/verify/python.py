@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
 from tfdoctor.simulate.build import build_software_gpu
-from tfdoctor.simulate.facts import SimulatedFacts
+from tfdoctor.simulate.facts import RealGpuFilter
 from tfdoctor.verify.session import VerificationRun, complete_request, count_expected_gpus, ignore_stage
 from tfdoctor.verify.target_stages import PROBE_TIMEOUT_S, run_stages
 
@@ -41,18 +41,18 @@ def verify_python(
     request = complete_request(
         replace(request, stages=tuple(name for name in request.stages if name != "runtime"))
     )
-    simulation = SimulatedFacts() if request.simulated is not None else None
+    simulation = RealGpuFilter() if request.simulated_gpus is not None else None
     report = examine(system, compat, python=python, timeout=PROBE_TIMEOUT_S, modify_facts=simulation)
     interpreter = value_of(report.facts.python)
     run = VerificationRun(
         interpreter.executable if interpreter is not None else str(python), request, on_stage
     )
     run.other_libcuda = simulation.other_libcuda if simulation is not None else None
-    if request.simulated is not None:
-        run.software = lambda libraries, glibc: str(
+    if request.simulated_gpus is not None:
+        run.build_software_gpu = lambda libraries, glibc: str(
             build_software_gpu(libraries, system.env, glibc=glibc, progress=progress)
         )
-    if run.expected is None:
-        run.expected = count_expected_gpus(report.facts, request.gpus)
+    if run.expected_count is None:
+        run.expected_count = count_expected_gpus(report.facts, request.gpus)
     run_stages(run, system, compat, report)
-    return run.result()
+    return run.make_result()

@@ -35,9 +35,9 @@ def check_simulated_driver(run: VerificationRun, facts: Facts) -> bool:
 
     Either the driver does not support the GPUs, or the loader finds another libcuda before the stand-in.
     """
-    simulated, cuda = run.verify_request.simulated, value_of(facts.driver.cuda)
+    simulated, cuda = run.verify_request.simulated_gpus, value_of(facts.driver.cuda)
     if simulated is not None and not simulated.visible_cards and cuda is not None and not cuda.count:
-        run.fail("driver", "; ".join(simulated.refusal_reasons), Cause.NO_DEVICE)
+        run.record_failure("driver", "; ".join(simulated.refusal_reasons), Cause.NO_DEVICE)
         run.findings.append(_make_unsupported_gpu_finding(simulated))
         return True
     other_libcuda = run.other_libcuda
@@ -45,7 +45,7 @@ def check_simulated_driver(run: VerificationRun, facts: Facts) -> bool:
     if other_libcuda is None or (cuda is not None and cuda.init == 34):
         return False
     title = f"{other_libcuda} is found before the stand-in"
-    run.fail("driver", f"{title}: nothing could be simulated", Cause.INCONCLUSIVE)
+    run.record_failure("driver", f"{title}: nothing could be simulated", Cause.INCONCLUSIVE)
     run.findings.append(
         make_finding(
             Cause.INCONCLUSIVE,
@@ -66,7 +66,7 @@ def can_list_gpus(run: VerificationRun, tensorflow: TensorFlowFacts, compat: Com
     if describe_build(tensorflow, compat).linkage != "needed":
         return True
     for name in ("import", "visible"):
-        run.add(
+        run.record_stage(
             name,
             "skipped",
             "not simulated with its own libraries: CUDA is linked into it, and it lists its GPUs by computing",
@@ -86,26 +86,26 @@ def check_kernels(
 
     If the fat binaries cannot be read, only the rules decide the stage `compute`.
     """
-    simulated = run.verify_request.simulated
-    if simulated is None or run.stopped:
+    simulated = run.verify_request.simulated_gpus
+    if simulated is None or run.has_failed:
         return
     build = describe_build(tensorflow, compat)
     if any(name in run.verify_request.stages for name in COMPUTING_STAGES):
         gpu_code = read_gpu_code(system, python, tensorflow)
-        if gpu_code.counts:
+        if gpu_code.binary_counts:
             coverages = [
-                compute_coverage(gpu_code.counts, capability)
+                compute_coverage(gpu_code.binary_counts, capability)
                 for capability in dict.fromkeys(card.capability for card in simulated.visible_cards)
             ]
             description = _check_binaries(run, simulated, build, report, coverages, compat)
             if description is not None:
                 run.simulation_results = (f"there is {description}",)
-                software.run_computing(run, system, python, build, gpu_code, description)
+                software.run_computing_stages(run, system, python, build, gpu_code, description)
             return
-        _check_by_rules(run, report, gpu_code.why)
+        _check_by_rules(run, report, gpu_code.failure_reason)
     for name in ("cudnn", "nccl"):
-        if not run.stopped:
-            run.add(name, "skipped", NOT_SIMULATED)
+        if not run.has_failed:
+            run.record_stage(name, "skipped", NOT_SIMULATED)
 
 
 def _check_binaries(
@@ -120,13 +120,20 @@ def _check_binaries(
 
     If a GPU or the driver cannot run it, record the failure of the stage `compute` and return None.
     """
-    description = "; ".join(coverage.sentence for coverage in coverages)
+    description = "; ".join(coverage.description for coverage in coverages)
     uncovered = next(
-        (coverage for coverage in coverages if coverage.kernels in (KernelCoverage.TOO_NEW, KernelCoverage.TOO_OLD)), None
+        (
+            coverage
+            for coverage in coverages
+            if coverage.kernel_coverage in (KernelCoverage.TOO_NEW, KernelCoverage.TOO_OLD)
+        ),
+        None,
     )
     if uncovered is not None:
-        cause = Cause.GPU_TOO_NEW if uncovered.kernels is KernelCoverage.TOO_NEW else Cause.GPU_TOO_OLD
-        run.fail("compute", description, cause)
+        cause = (
+            Cause.GPU_TOO_NEW if uncovered.kernel_coverage is KernelCoverage.TOO_NEW else Cause.GPU_TOO_OLD
+        )
+        run.record_failure("compute", description, cause)
         if all(finding.cause is not cause for finding in report.findings):
             run.findings.append(_make_missing_code_finding(build, uncovered, cause))
         return None
@@ -134,12 +141,12 @@ def _check_binaries(
         (f for f in report.findings if _is_blocking(f) and f.cause is Cause.DRIVER_TOO_OLD), None
     )
     if driver_finding is not None:
-        run.fail("compute", driver_finding.title, Cause.DRIVER_TOO_OLD)
+        run.record_failure("compute", driver_finding.title, Cause.DRIVER_TOO_OLD)
         return None
     ptx_requirements = [
         (coverage, _find_required_cuda(coverage, build, compat))
         for coverage in coverages
-        if coverage.kernels is KernelCoverage.PTX
+        if coverage.kernel_coverage is KernelCoverage.PTX
     ]
     uncompilable = next(
         (
@@ -152,7 +159,9 @@ def _check_binaries(
     if uncompilable is not None:
         ptx_item, cuda = uncompilable
         reason = f"driver {simulated.driver} speaks CUDA {simulated.cuda}, and the PTX is of CUDA {cuda}"
-        run.fail("compute", f"{ptx_item.sentence}, and this driver cannot: {reason}", Cause.DRIVER_TOO_OLD)
+        run.record_failure(
+            "compute", f"{ptx_item.description}, and this driver cannot: {reason}", Cause.DRIVER_TOO_OLD
+        )
         if all(finding.cause is not Cause.DRIVER_TOO_OLD for finding in report.findings):
             run.findings.append(_make_uncompilable_ptx_finding(simulated, cuda, ptx_item))
         return None
@@ -163,9 +172,9 @@ def _check_by_rules(run: VerificationRun, report: Report, reason: str) -> None:
     """Record the stage `compute` by the rules. `reason` is why the fat binaries could not be read."""
     finding = next((f for f in report.findings if _is_blocking(f)), None)
     if finding is not None:
-        run.fail("compute", finding.title, finding.cause)
+        run.record_failure("compute", finding.title, finding.cause)
         return
-    run.add(
+    run.record_stage(
         "compute", "skipped", f"{NOT_SIMULATED}; whether there is code for the card is not known: {reason}"
     )
 
@@ -180,7 +189,7 @@ def _find_required_cuda(coverage: Coverage, build: Build, compat: Compat) -> str
 
     If the version of the PTX is unknown, this is the CUDA version of the build; None if that is unknown, too.
     """
-    cuda = compat.find_cuda_for_ptx(coverage.isa) if coverage.isa is not None else None
+    cuda = compat.find_cuda_for_ptx(coverage.newest_isa) if coverage.newest_isa is not None else None
     if cuda is not None:
         return cuda
     has_version = build.cuda is not None and versions.is_version(build.cuda)
@@ -201,7 +210,7 @@ def _make_missing_code_finding(build: Build, uncovered: Coverage, cause: Cause) 
     return make_finding(
         cause,
         f"TensorFlow {build.version} has no code for compute capability {uncovered.capability}",
-        f"Its fat binaries were read: {uncovered.sentence}. TensorFlow registers the card, and operations fail.",
+        f"Its fat binaries were read: {uncovered.description}. TensorFlow registers the card, and operations fail.",
         (
             Remedy(
                 "See which releases have code for it.", (f"tfdoctor recommend --gpu {uncovered.capability}",)
@@ -214,7 +223,7 @@ def _make_uncompilable_ptx_finding(simulated: SimulatedGpus, cuda: str, ptx: Cov
     return make_finding(
         Cause.DRIVER_TOO_OLD,
         f"The driver is too old to compile this TensorFlow's PTX: CUDA {cuda} is needed",
-        f"Its fat binaries were read: {ptx.sentence}. Driver {simulated.driver} speaks CUDA {simulated.cuda}"
+        f"Its fat binaries were read: {ptx.description}. Driver {simulated.driver} speaks CUDA {simulated.cuda}"
         " and takes no "
         "newer PTX (CUDA_ERROR_UNSUPPORTED_PTX_VERSION).",
         (Remedy("Take a newer driver, or a release with machine code for the card.", ()),),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfdoctor.verify.session import VerificationRun
     from tfdoctor.verify.stages import PayloadResults
 
-__all__ = ["COMPUTING_STAGES", "NOT_SIMULATED", "run_computing"]
+__all__ = ["COMPUTING_STAGES", "NOT_SIMULATED", "run_computing_stages"]
 
 COMPUTING_STAGES = ("compute", "cudnn", "nccl")
 """Stages in which the GPUs compute."""
@@ -41,7 +41,7 @@ SOFTWARE_LIMITS = Limits(importing=180.0, visible=120.0, compute=120.0, cudnn=12
 """Time limits in seconds. The computation itself takes less than a second."""
 
 
-def run_computing(
+def run_computing_stages(
     run: VerificationRun,
     system: System,
     python: PythonFacts,
@@ -56,29 +56,31 @@ def run_computing(
     results, reason = _run_payload(run, system, python, build, gpu_code)
     for name in (stage_name for stage_name in COMPUTING_STAGES if stage_name in run.verify_request.stages):
         kernel_note = f". There is {kernel_description}" if name == "compute" else ""
-        stage = results.stage(name) if results is not None else None
+        stage = results.find_stage(name) if results is not None else None
         if stage is not None and stage.status == "passed":
-            run.add(name, "passed", f"in software: {stage.detail}{kernel_note}", stage.seconds)
+            run.record_stage(name, "passed", f"in software: {stage.detail}{kernel_note}", stage.seconds)
             run.simulation_results += (COMPUTED_MEANINGS[name],)
             if name == "compute" and results is not None:
-                run.computed = results.count_computed()
-                run.visible = len(results.devices) if run.visible is None else run.visible
+                run.computed_count = results.count_correct_gpus()
+                run.visible_count = (
+                    len(results.device_names) if run.visible_count is None else run.visible_count
+                )
             continue
         if stage is not None and stage.status == "skipped":
-            run.add(name, "skipped", stage.detail)
+            run.record_stage(name, "skipped", stage.detail)
             continue
         detail = reason or (stage.detail if stage is not None else _explain_skipped(results))
         # A reason already begins with these words.
         detail = detail if reason else f"not computed in software: {detail}"
-        run.add(name, "skipped", f"{detail.rstrip('. ')}{kernel_note}" if kernel_note else detail)
+        run.record_stage(name, "skipped", f"{detail.rstrip('. ')}{kernel_note}" if kernel_note else detail)
 
 
 def _run_payload(
     run: VerificationRun, system: System, python: PythonFacts, build: Build, gpu_code: GpuCode
 ) -> tuple[PayloadResults | None, str]:
     """Return the payload's results and "", or (None, reason) if the computation was not tried."""
-    ptx = find_newest_ptx(gpu_code.counts)
-    if run.software is None:
+    ptx = find_newest_ptx(gpu_code.binary_counts)
+    if run.build_software_gpu is None:
         return None, NOT_SIMULATED
     if ptx is None:
         return None, "not computed in software: that runs PTX, and there is machine code alone"
@@ -89,7 +91,7 @@ def _run_payload(
         versions.parse_numbers(python.glibc) if python.glibc and versions.is_version(python.glibc) else None
     )
     try:
-        folder = run.software(libraries, glibc)
+        folder = run.build_software_gpu(libraries, glibc)
     except (Error, OSError) as error:
         reason = (
             f"{error.message.rstrip('.')}. {error.hint or ''}" if isinstance(error, Error) else str(error)
@@ -111,7 +113,7 @@ def _run_payload(
             python.executable,
             "stages",
             [json.dumps(request)],
-            timeout=limits.total(stages) + 15,  # seconds to start Python and to end
+            timeout=limits.sum_limits(stages) + 15,  # seconds to start Python and to end
             env=make_software_variables(system.env, folder, ptx),
             unset=("TF_CPP_MAX_VLOG_LEVEL",),
             variant="software",
@@ -129,9 +131,9 @@ def _list_libraries(build: Build) -> LibrarySet | None:
     if release is not None and release.cudnn is not None and cudnn is not None:
         is_same_major = versions.parse_numbers(cudnn)[:1] == versions.parse_numbers(release.cudnn)[:1]
         cudnn = release.cudnn if is_same_major else cudnn
-    if build.cuda is None or cudnn is None or not build.required:
+    if build.cuda is None or cudnn is None or not build.required_libraries:
         return None
-    return LibrarySet(build.required, build.cuda, cudnn)
+    return LibrarySet(build.required_libraries, build.cuda, cudnn)
 
 
 def _get_limit_field(name: str) -> str:
@@ -141,5 +143,11 @@ def _get_limit_field(name: str) -> str:
 
 def _explain_skipped(results: PayloadResults | None) -> str:
     """Return why a stage was not reached: because another stage failed, or for an unknown reason."""
-    failed_stage = next((stage for stage in results.stages if stage.status == "failed"), None) if results else None
-    return f"{failed_stage.name} failed there: {failed_stage.detail}" if failed_stage is not None else "it was not come to"
+    failed_stage = (
+        next((stage for stage in results.stages if stage.status == "failed"), None) if results else None
+    )
+    return (
+        f"{failed_stage.name} failed there: {failed_stage.detail}"
+        if failed_stage is not None
+        else "it was not come to"
+    )

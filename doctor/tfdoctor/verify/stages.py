@@ -12,7 +12,7 @@ from tfdoctor.examine.tensorflow_run import PTX_MESSAGE
 from tfdoctor.findings import Stage
 from tfdoctor.system import Failure
 from tfdoctor.system.payloads import MARKER
-from tfdoctor.text import lazy_pattern
+from tfdoctor.text import make_lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,12 +24,12 @@ __all__ = ["STAGES", "Limits", "PayloadResults", "parse_payload_results"]
 STAGES = ("runtime", "driver", "libraries", "import", "visible", "compute", "cudnn", "nccl")
 PAYLOAD_STAGES = ("import", "visible", "compute", "cudnn", "nccl")
 """Stages that payload/stages.py runs, in this order."""
-ALARM = 14
+ALARM_SIGNAL = 14
 """SIGALRM, which ends the payload at the time limit of a stage."""
-KILL = 9
+KILL_SIGNAL = 9
 """SIGKILL, which the kernel sends if memory is used up."""
-LAST_SIGNAL = 64
-IDLE, BUSY = 0.05, 0.5
+MAX_SIGNAL = 64
+MAX_IDLE_PROCESSORS, MIN_BUSY_PROCESSORS = 0.05, 0.5
 """Mean number of busy processors: less than IDLE if the process waits, at least BUSY if it computes."""
 MAX_ACTIVITY_LINES = 3
 """Number of the last "running" lines that are evaluated to tell what the process was doing."""
@@ -45,7 +45,7 @@ CUDA_ERROR = re.compile(
     r"CUDA_ERROR_(?!NO_DEVICE)[A-Z]|(?:CUBLAS|CUDNN|CUFFT|CUSOLVER|CUSPARSE)_STATUS_(?!SUCCESS)[A-Z]"
 )
 """The name of an error code of CUDA or one of its libraries."""
-_LOCATION_LINE = lazy_pattern(
+_LOCATION_LINE = make_lazy_pattern(
     r"\s*(?:File \"|Detected at node|Graph execution error|Node: |\[\[)|.{0,80}: Graph execution error:"
 )
 """A line of an error that only names the location in the user's program."""
@@ -55,7 +55,7 @@ MAX_LINE_CHARS, HEAD_CHARS = 300, 110
 """The number of characters to which a long line is cut, and the number of those that come from its beginning."""
 MAX_CAUSE_LINES = 8
 """Number of lines before the fatal line that may name its cause."""
-SIGNALS = {
+SIGNAL_DESCRIPTIONS = {
     4: "an illegal instruction (SIGILL): this processor lacks what TensorFlow was built for",
     6: "abort (SIGABRT)",
     7: "a bus error (SIGBUS): a file is truncated, or shared memory is full",
@@ -106,14 +106,14 @@ class Limits:
             "nccl": self.nccl,
         }[name]
 
-    def total(self, names: Iterable[str]) -> float:
+    def sum_limits(self, names: Iterable[str]) -> float:
         return sum(self.get_limit(name) for name in names)
 
     def as_json(self) -> dict[str, float]:
         return {name: self.get_limit(name) for name in ("import", "visible", "compute", "cudnn", "nccl")}
 
     @classmethod
-    def with_seconds(cls, seconds: float) -> Limits:
+    def from_seconds(cls, seconds: float) -> Limits:
         """Return limits with the same number of seconds for every stage."""
         return cls(seconds, seconds, seconds, seconds, seconds)
 
@@ -123,32 +123,32 @@ class PayloadResults:
     """The results that the payload printed, even if it ended early."""
 
     stages: tuple[Stage, ...]
-    devices: tuple[str, ...] = ()
+    device_names: tuple[str, ...] = ()
     """TensorFlow's names of the devices."""
-    computed: dict[int, str] = field(default_factory=dict)
+    error_by_gpu: dict[int, str] = field(default_factory=dict)
     """The error of each GPU, by its number; "" if the GPU computes correctly."""
-    error: str = ""
+    first_error: str = ""
     """The first error; "" if there is none."""
     timed_out: bool = False
     """Whether a stage exceeded its time limit."""
     topology: str = ""
     """The topology matrix of nvidia-smi; "" if NCCL was not tried."""
 
-    def stage(self, name: str) -> Stage | None:
+    def find_stage(self, name: str) -> Stage | None:
         return next((stage for stage in self.stages if stage.name == name), None)
 
-    def status(self, name: str) -> str | None:
-        stage = self.stage(name)
+    def get_status(self, name: str) -> str | None:
+        stage = self.find_stage(name)
         return stage.status if stage is not None else None
 
-    def count_computed(self) -> int:
-        return sum(not error for error in self.computed.values())
+    def count_correct_gpus(self) -> int:
+        return sum(not error for error in self.error_by_gpu.values())
 
-    def format_computed(self) -> list[str]:
+    def format_gpu_results(self) -> list[str]:
         """Return one line for each GPU as the rules expect it: "GPU:0 ok" or "GPU:1 failed: …"."""
         return [
             f"GPU:{index} {f'failed: {_strip_location(error)}' if error else 'ok'}"
-            for index, error in sorted(self.computed.items())
+            for index, error in sorted(self.error_by_gpu.items())
         ]
 
 
@@ -165,37 +165,37 @@ class _PayloadState:
     stages: dict[str, Stage] = field(default_factory=dict)
     unfinished_stage: str | None = None
     """The unfinished stage; None if there is none."""
-    computing: tuple[int, str] | None = None
+    running_computation: tuple[int, str] | None = None
     """The number of the GPU and the dtype of the unfinished computation; None if there is none."""
     busy_processors: list[float] = field(default_factory=list)
     """The number of processors that the unfinished stage used, according to each "running" line."""
-    devices: tuple[str, ...] = ()
-    computed: dict[int, str] = field(default_factory=dict)
-    error: str = ""
+    device_names: tuple[str, ...] = ()
+    error_by_gpu: dict[int, str] = field(default_factory=dict)
+    first_error: str = ""
     topology: str = ""
-    ended: bool = False
+    is_complete: bool = False
     """Whether the payload ran to its end."""
 
-    def take(self, line: dict[str, Any]) -> None:
+    def update(self, line: dict[str, Any]) -> None:
         """Update the state with one line of the payload."""
-        self.ended = self.ended or line.get("end") is True
+        self.is_complete = self.is_complete or line.get("end") is True
         name = line.get("stage")
         if not isinstance(name, str) or name not in PAYLOAD_STAGES:
             return
         status = line.get("status")
         if status == "begin":
-            self.unfinished_stage, self.computing, self.busy_processors = name, None, []
+            self.unfinished_stage, self.running_computation, self.busy_processors = name, None, []
         elif status == "running":
             self.busy_processors.append(_as_number(line.get("busy")))
         elif status in ("passed", "failed", "skipped"):
             detail = _as_text(line.get("detail"))
             if status == "failed":
-                self.error = self.error or _as_text(line.get("error")) or detail
+                self.first_error = self.first_error or _as_text(line.get("error")) or detail
                 detail = add_explanation(detail)
             self.stages[name] = Stage(name, status, detail, _as_number(line.get("seconds")))
-            self.unfinished_stage = self.computing = None
+            self.unfinished_stage = self.running_computation = None
         if isinstance(line.get("devices"), list):
-            self.devices = tuple(str(device) for device in line["devices"][:256])
+            self.device_names = tuple(str(device) for device in line["devices"][:256])
         self.topology = self.topology or _as_text(line.get("topology"))
         self._take_gpu_line(name, line)
 
@@ -203,50 +203,50 @@ class _PayloadState:
         """Update the state of a GPU's computation."""
         computing_gpu, gpu = line.get("computing"), line.get("gpu")
         if isinstance(computing_gpu, int):
-            self.computing = (computing_gpu, _as_text(line.get("dtype")))
+            self.running_computation = (computing_gpu, _as_text(line.get("dtype")))
         if isinstance(gpu, int) and "ok" in line:
-            self.computing = None
+            self.running_computation = None
             if line["ok"] is not True:
-                self.error = self.error or _as_text(line.get("error"))
+                self.first_error = self.first_error or _as_text(line.get("error"))
             if name == "compute":
                 error = "" if line["ok"] is True else _as_text(line.get("error")) or "the result is wrong"
-                self.computed[gpu] = self.computed.get(gpu, "") or error
+                self.error_by_gpu[gpu] = self.error_by_gpu.get(gpu, "") or error
 
 
 def parse_payload_results(result: CommandResult, limits: Limits) -> PayloadResults:
     """Return the results that the payload printed. If it ended early, the unfinished stage failed."""
     state = _PayloadState()
     for line in _parse_lines(result.stdout):
-        state.take(line)
+        state.update(line)
     timed_out = False
     has_failed = any(stage.status == "failed" for stage in state.stages.values())
     if not state.stages and state.unfinished_stage is None:
-        reason = f"Python {result.describe_end()}. {_find_last_error(result.stderr)}".strip()
+        reason = f"Python {result.describe_outcome()}. {_find_last_error(result.stderr)}".strip()
         state.stages["import"] = Stage("import", "failed", reason, round(result.seconds, 2))
-        state.error = reason
-    elif state.unfinished_stage is not None or not (state.ended or has_failed):
+        state.first_error = reason
+    elif state.unfinished_stage is not None or not (state.is_complete or has_failed):
         stage = state.unfinished_stage or _find_next_stage(state.stages)
         if stage is not None:
             detail, timed_out = _describe_end(stage, result, limits, state)
-            if state.computing is not None and stage == "compute":
-                gpu, _ = state.computing
-                state.computed[gpu] = detail
+            if state.running_computation is not None and stage == "compute":
+                gpu, _ = state.running_computation
+                state.error_by_gpu[gpu] = detail
             detail = add_explanation(detail)
-            if state.error:  # an earlier error of another GPU is closer to the cause
+            if state.first_error:  # an earlier error of another GPU is closer to the cause
                 detail = add_explanation(
-                    f"{state.error.splitlines()[0][:300]}. Then TensorFlow {detail.removeprefix('TensorFlow ')}"
+                    f"{state.first_error.splitlines()[0][:300]}. Then TensorFlow {detail.removeprefix('TensorFlow ')}"
                 )
             earlier_seconds = sum(finished_stage.seconds for finished_stage in state.stages.values())
             state.stages[stage] = Stage(
                 stage, "failed", detail, round(max(result.seconds - earlier_seconds, 0.0), 2)
             )
-            state.error = state.error or detail
+            state.first_error = state.first_error or detail
     sorted_stages = tuple(sorted(state.stages.values(), key=lambda stage: STAGES.index(stage.name)))
     return PayloadResults(
         stages=sorted_stages,
-        devices=state.devices,
-        computed=state.computed,
-        error=state.error,
+        device_names=state.device_names,
+        error_by_gpu=state.error_by_gpu,
+        first_error=state.first_error,
         timed_out=timed_out,
         topology=state.topology,
     )
@@ -299,24 +299,27 @@ def _describe_end(
     signal_number = None
     status = result.returncode or 0
     for candidate in (-status, status - 128):  # the latter if a shell ran the program
-        if 0 < candidate <= LAST_SIGNAL:
+        if 0 < candidate <= MAX_SIGNAL:
             signal_number = candidate
     device = ""
-    if state.computing is not None:
-        gpu, dtype = state.computing
+    if state.running_computation is not None:
+        gpu, dtype = state.running_computation
         device = f" on GPU:{gpu}{f' ({dtype})' if dtype else ''}"
-    if result.failure is Failure.TIMEOUT or signal_number == ALARM:
+    if result.failure is Failure.TIMEOUT or signal_number == ALARM_SIGNAL:
         text = f"did not end within {limits.get_limit(stage):.0f} s{device}. {_describe_activity(stage, result, state)}"
         return text.strip(), True
-    if signal_number == KILL:  # a killed process logs no reason, so the last line of the log is unrelated
+    if (
+        signal_number == KILL_SIGNAL
+    ):  # a killed process logs no reason, so the last line of the log is unrelated
+        last_error = _find_last_error(result.stderr, fatal=True)
         return (
-            f"TensorFlow was ended by {SIGNALS[KILL]}{device}. {_find_last_error(result.stderr, fatal=True)}".strip(),
+            f"TensorFlow was ended by {SIGNAL_DESCRIPTIONS[KILL_SIGNAL]}{device}. {last_error}".strip(),
             False,
         )
     end_text = (
-        f"was ended by {SIGNALS.get(signal_number, f'signal {signal_number}')}"
+        f"was ended by {SIGNAL_DESCRIPTIONS.get(signal_number, f'signal {signal_number}')}"
         if signal_number is not None
-        else result.describe_end()
+        else result.describe_outcome()
     )
     return f"TensorFlow {end_text}{device}. {_find_last_error(result.stderr)}".strip(), False
 
@@ -330,7 +333,7 @@ def _describe_activity(stage: str, result: CommandResult, state: _PayloadState) 
             "An all-reduce that never ends: the GPUs cannot reach each other (NCCL_P2P_DISABLE=1 avoids PCIe peer "
             "access, NCCL_DEBUG=INFO tells more)."
         )
-    if mean_busy is not None and mean_busy < IDLE:
+    if mean_busy is not None and mean_busy < MAX_IDLE_PROCESSORS:
         waits = "for the disk, or for a driver" if stage == "import" else "for a driver or a card"
         return f"The process was idle: it waited {waits} that does not answer. That is a hang, not a long computation."
     if PTX_MESSAGE in result.stderr and stage != "import":
@@ -340,7 +343,7 @@ def _describe_activity(stage: str, result: CommandResult, state: _PayloadState) 
         )
     if stage == "import":
         return ""
-    work = "The process was busy. " if mean_busy is not None and mean_busy >= BUSY else ""
+    work = "The process was busy. " if mean_busy is not None and mean_busy >= MIN_BUSY_PROCESSORS else ""
     return (
         f"{work}Compiling PTX for a card without machine code of its own takes up to half an hour, once; a longer "
         "--timeout tells it from a hang."

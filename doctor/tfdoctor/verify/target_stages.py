@@ -11,7 +11,7 @@ from tfdoctor.examine import evaluate_facts
 from tfdoctor.examine.tensorflow_run import (
     KILLED_STATUSES,
     LOADER_LOG_VARIABLES,
-    DeepAnswer,
+    RunAnswer,
     find_failure_cause,
     list_relevant_libraries,
     make_observation,
@@ -44,7 +44,7 @@ __all__ = ["PROBE_TIMEOUT_S", "run_stages"]
 
 PROBE_TIMEOUT_S = 30.0
 """Time limit in seconds for a probe of the container or environment."""
-SHOW_NCCL = {"NCCL_DEBUG": "WARN"}
+NCCL_VARIABLES = {"NCCL_DEBUG": "WARN"}
 """The variable that makes NCCL log its warnings."""
 NCCL_WARNING = re.compile(r"NCCL WARN ([^\n]{1,300})")
 DRIVER_LIBRARIES = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
@@ -55,24 +55,28 @@ def run_stages(run: VerificationRun, system: System, compat: Compat, report: Rep
     """Run the stages `driver` and `libraries`, then the stages of the payload, and record them in `run`."""
     facts, run.report = report.facts, report
     requested = run.verify_request.stages
-    if not run.stopped and run.verify_request.device == "GPU" and "driver" in requested:
+    if not run.has_failed and run.verify_request.device == "GPU" and "driver" in requested:
         _check_driver(run, facts, report)
-    if not run.stopped and "libraries" in requested:
+    if not run.has_failed and "libraries" in requested:
         _check_libraries(run, facts, report)
     interpreter, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
-    if run.stopped and run.verify_request.device == "GPU":
+    if run.has_failed and run.verify_request.device == "GPU":
         run.findings += [finding for finding in report.findings if finding.severity is Severity.ERROR]
         return
     tensorflow_stages = [name for name in ("libraries", *PAYLOAD_STAGES) if name in requested]
     if tensorflow_stages and (interpreter is None or tensorflow is None):
         root = report.root_finding
         detail = "there is no TensorFlow in it" if interpreter is not None else "no Python answers in it"
-        run.fail(tensorflow_stages[0], detail, root.cause if root is not None else Cause.INCONCLUSIVE)
+        run.record_failure(
+            tensorflow_stages[0], detail, root.cause if root is not None else Cause.INCONCLUSIVE
+        )
         run.findings += list(report.findings)
         return
     if interpreter is None or tensorflow is None or not any(name in requested for name in PAYLOAD_STAGES):
         return
-    if run.verify_request.simulated is not None and not simulation.can_list_gpus(run, tensorflow, compat):
+    if run.verify_request.simulated_gpus is not None and not simulation.can_list_gpus(
+        run, tensorflow, compat
+    ):
         simulation.check_kernels(run, system, interpreter, tensorflow, report, compat)
         run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
         return
@@ -85,7 +89,7 @@ def run_stages(run: VerificationRun, system: System, compat: Compat, report: Rep
     report = evaluate_facts(facts, compat, observation, image=run.image)
     run.report = report
     _record_stages(run, results, result, report, compat)
-    if run.verify_request.simulated is not None:
+    if run.verify_request.simulated_gpus is not None:
         simulation.check_kernels(run, system, interpreter, tensorflow, report, compat)
     stage = next((s for s in run.stages if s.status == "failed"), None)
     if stage is not None and stage.name in PAYLOAD_STAGES:
@@ -105,9 +109,11 @@ def _list_stage_findings(
     if result.returncode in KILLED_STATUSES and run.cause in (None, Cause.INCONCLUSIVE):
         run.cause = Cause.OOM
         return [make_out_of_memory_finding(run, is_reported=False)]
-    if stage.name == "visible" and results.devices and len(results.devices) != run.expected:
+    if stage.name == "visible" and results.device_names and len(results.device_names) != run.expected_count:
         cuda = value_of(report.facts.driver.cuda)
-        return [make_gpu_count_finding(run, len(results.devices), cuda.count if cuda is not None else None)]
+        return [
+            make_gpu_count_finding(run, len(results.device_names), cuda.count if cuda is not None else None)
+        ]
     cause = run.cause or Cause.INCONCLUSIVE
     if any(finding.severity is Severity.ERROR and finding.cause is cause for finding in report.findings):
         return []
@@ -118,11 +124,11 @@ def _check_driver(run: VerificationRun, facts: Facts, report: Report) -> None:
     """Record the stage `driver`, according to the facts about libcuda."""
     cuda = value_of(facts.driver.cuda)
     missing = [name for name in report.prediction.missing_libraries if name in DRIVER_LIBRARIES]
-    simulated_note = " (simulated)" if run.verify_request.simulated is not None else ""
-    if run.verify_request.simulated is not None and simulation.check_simulated_driver(run, facts):
+    simulated_note = " (simulated)" if run.verify_request.simulated_gpus is not None else ""
+    if run.verify_request.simulated_gpus is not None and simulation.check_simulated_driver(run, facts):
         return
     if cuda is not None and cuda.loaded and cuda.init == 0 and cuda.count and not missing:
-        run.add(
+        run.record_stage(
             "driver",
             "passed",
             f"libcuda answers{simulated_note}: CUDA {cuda.version}, {cuda.count} device{'s' * (cuda.count != 1)}",
@@ -130,10 +136,10 @@ def _check_driver(run: VerificationRun, facts: Facts, report: Report) -> None:
         return
     root = report.root_finding
     if cuda is None:
-        run.add("driver", "skipped", "the driver could not be asked")
+        run.record_stage("driver", "skipped", "the driver could not be asked")
         return
     detail = root.title if root is not None else (cuda.load_error or cuda.init_name or "no device")
-    run.fail("driver", detail, root.cause if root is not None else report.prediction.cause)
+    run.record_failure("driver", detail, root.cause if root is not None else report.prediction.cause)
 
 
 def _check_libraries(run: VerificationRun, facts: Facts, report: Report) -> None:
@@ -144,7 +150,7 @@ def _check_libraries(run: VerificationRun, facts: Facts, report: Report) -> None
     missing = [name for name in report.prediction.missing_libraries if name not in DRIVER_LIBRARIES]
     if missing:
         cause = report.root_finding.cause if report.root_finding is not None else report.prediction.cause
-        run.fail("libraries", f"the loader cannot give {', '.join(missing)}", cause)
+        run.record_failure("libraries", f"the loader cannot give {', '.join(missing)}", cause)
         return
     loader = value_of(facts.loader)
     resolutions = [
@@ -152,9 +158,9 @@ def _check_libraries(run: VerificationRun, facts: Facts, report: Report) -> None
     ]
     count = sum(resolution.ok for resolution in resolutions)
     if not count:
-        run.add("libraries", "skipped", "which libraries this TensorFlow opens is not known")
+        run.record_stage("libraries", "skipped", "which libraries this TensorFlow opens is not known")
         return
-    run.add("libraries", "passed", f"the loader gives all {count} that TensorFlow opens")
+    run.record_stage("libraries", "passed", f"the loader gives all {count} that TensorFlow opens")
 
 
 def find_float32_speeds(facts: Facts, cards: Cards) -> dict[str, float]:
@@ -191,7 +197,7 @@ def _run_payload(
     """
     verify_request = run.verify_request
     names = [name for name in verify_request.stages if name in PAYLOAD_STAGES]
-    if verify_request.simulated is not None:
+    if verify_request.simulated_gpus is not None:
         names = [name for name in names if name not in simulation.COMPUTING_STAGES]
     request: dict[str, Any] = {
         "stages": names,
@@ -206,24 +212,24 @@ def _run_payload(
             python,
             "stages",
             [json.dumps(request)],
-            timeout=verify_request.limits.total(names) + 15,  # seconds to start Python and to end
+            timeout=verify_request.limits.sum_limits(names) + 15,  # seconds to start Python and to end
             env={
                 **LOADER_LOG_VARIABLES,
-                **(SHOW_NCCL if verify_request.device == "GPU" else {"CUDA_VISIBLE_DEVICES": "-1"}),
+                **(NCCL_VARIABLES if verify_request.device == "GPU" else {"CUDA_VISIBLE_DEVICES": "-1"}),
             },
             unset=("TF_CPP_MAX_VLOG_LEVEL",),
         )
     return parse_payload_results(result, verify_request.limits), result
 
 
-def _build_run_output(results: PayloadResults, result: CommandResult) -> DeepAnswer:
+def _build_run_output(results: PayloadResults, result: CommandResult) -> RunAnswer:
     """Return the payload's results in the form of a `check --deep`."""
-    has_device_list = results.status("visible") in ("passed", "failed")
-    return DeepAnswer(
-        imported=results.status("import") == "passed",
-        devices=results.devices if has_device_list else None,
-        computed=tuple(results.format_computed()),
-        error=results.error,
+    has_device_list = results.get_status("visible") in ("passed", "failed")
+    return RunAnswer(
+        import_succeeded=results.get_status("import") == "passed",
+        gpu_names=results.device_names if has_device_list else None,
+        compute_results=tuple(results.format_gpu_results()),
+        error=results.first_error,
         seconds=result.seconds,
         timed_out=result.failure is Failure.TIMEOUT or results.timed_out,
     )
@@ -236,22 +242,26 @@ def _record_stages(
     for name in PAYLOAD_STAGES:
         if name not in run.verify_request.stages:
             continue
-        stage = results.stage(name)
-        if stage is None or run.stopped:
+        stage = results.find_stage(name)
+        if stage is None or run.has_failed:
             continue
         if name == "visible" and stage.status == "passed" and run.verify_request.device == "GPU":
-            stage = _check_gpu_count(run, stage, len(results.devices))
+            stage = _check_gpu_count(run, stage, len(results.device_names))
         if stage.status == "failed":
             if name == "nccl":
                 stage = replace(stage, detail=_add_nccl_warning(stage.detail, result.stderr))
-            run.fail(name, stage.detail, _find_cause(name, results, result, report, compat), stage.seconds)
+            run.record_failure(
+                name, stage.detail, _find_cause(name, results, result, report, compat), stage.seconds
+            )
         else:
-            run.add(name, stage.status, stage.detail, stage.seconds)
+            run.record_stage(name, stage.status, stage.detail, stage.seconds)
     if results.topology and run.stages and run.stages[-1].name == "nccl":
         run.stages[-1] = replace(run.stages[-1], detail=f"{run.stages[-1].detail} ({results.topology})")
-    run.visible = len(results.devices) if results.status("visible") in ("passed", "failed") else None
-    if results.status("compute") in ("passed", "failed"):
-        run.computed = results.count_computed()
+    run.visible_count = (
+        len(results.device_names) if results.get_status("visible") in ("passed", "failed") else None
+    )
+    if results.get_status("compute") in ("passed", "failed"):
+        run.computed_count = results.count_correct_gpus()
 
 
 def _add_nccl_warning(detail: str, stderr: str) -> str:
@@ -262,10 +272,12 @@ def _add_nccl_warning(detail: str, stderr: str) -> str:
 
 def _check_gpu_count(run: VerificationRun, stage: Stage, visible_count: int) -> Stage:
     """Return the stage, or a failed stage if a different number of GPUs was expected."""
-    if run.expected is None or visible_count == run.expected:
+    if run.expected_count is None or visible_count == run.expected_count:
         return stage
-    plural = "s" * (run.expected != 1)
-    return replace(stage, status="failed", detail=f"TensorFlow lists {visible_count} of {run.expected} GPU{plural}")
+    plural = "s" * (run.expected_count != 1)
+    return replace(
+        stage, status="failed", detail=f"TensorFlow lists {visible_count} of {run.expected_count} GPU{plural}"
+    )
 
 
 def _find_cause(
@@ -286,5 +298,5 @@ def _find_cause(
         return Cause.NCCL_FAILURE
     # A finding that is only a warning is not the cause.
     is_error = root is not None and root.severity is Severity.ERROR
-    cause = find_failure_cause(result, results.error, compat)
+    cause = find_failure_cause(result, results.first_error, compat)
     return cause or (root.cause if is_error and root is not None else None)

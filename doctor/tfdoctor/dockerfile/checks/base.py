@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from tfdoctor.advice.image import make_build_remedy
-from tfdoctor.dockerfile.read.libraries import RequiredLibrary, list_libraries
-from tfdoctor.dockerfile.read.tensorflow import TensorFlow, find_tensorflow
+from tfdoctor.dockerfile.read.libraries import RequiredLibrary, list_required_libraries
+from tfdoctor.dockerfile.read.tensorflow import ImageTensorFlow, find_tensorflow
 from tfdoctor.findings import Evidence, RuleBase
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class IndexReply(Protocol):
     """The reply of the package index. Both fields are empty if the requirements can be installed together."""
 
     @property
-    def conflict(self) -> str:
+    def conflict_reason(self) -> str:
         """The reason why the requirements cannot be installed together, or an empty string."""
 
     @property
@@ -47,27 +47,27 @@ class IndexQuery(Protocol):
 class CheckContext:
     """The input of a check. Only `query_index` uses files or the network."""
 
-    subject: ImageModel
+    image: ImageModel
     """The model of the image that is checked."""
     compat: Compat
-    file: str
+    dockerfile_name: str
     """The name of the Dockerfile, which evidence cites."""
-    start: ContainerStart | None = None
+    container_start: ContainerStart | None = None
     """How a compose file or a dev container starts the container. None if there is no such file."""
     query_index: IndexQuery | None = None
     """The function that queries the package index. None if the index must not be queried."""
 
     @cached_property
-    def tensorflow(self) -> TensorFlow:
-        return find_tensorflow(self.subject, self.compat)
+    def tensorflow(self) -> ImageTensorFlow:
+        return find_tensorflow(self.image, self.compat)
 
     @cached_property
     def libraries(self) -> tuple[RequiredLibrary, ...]:
-        return list_libraries(self.subject, self.tensorflow, self.compat)
+        return list_required_libraries(self.image, self.tensorflow, self.compat)
 
     def make_evidence(self, line: int, text: str, source: str = "") -> Evidence:
         """Return a line as evidence. It is in the file `source`, or in the Dockerfile if `source` is empty."""
-        return Evidence(source or self.file, text, line)
+        return Evidence(source or self.dockerfile_name, text, line)
 
     def cite(self, source_line: SourceLine) -> Evidence:
         """Return a source line as evidence."""
@@ -76,14 +76,14 @@ class CheckContext:
     @cached_property
     def base_evidence(self) -> Evidence:
         """The FROM line of the base image, as evidence."""
-        return self.cite(self.subject.base.source_line)
+        return self.cite(self.image.base.source_line)
 
     @cached_property
     def tensorflow_evidence(self) -> Evidence:
         """The line that installs TensorFlow, or the FROM line if TensorFlow comes with the base image."""
         tensorflow = self.tensorflow
         return (
-            self.make_evidence(tensorflow.line, tensorflow.text, tensorflow.source)
+            self.make_evidence(tensorflow.line, tensorflow.written_name, tensorflow.source)
             if tensorflow.installed is not None
             else self.base_evidence
         )

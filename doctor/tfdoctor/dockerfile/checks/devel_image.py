@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return a finding if the base image is a `devel` image that still exists."""
-    base = context.subject.base
+    base = context.image.base
     # The `image-deleted` check reports a release whose tags are all deleted, and says what to build on.
     if (
         base.kind != "cuda"
@@ -39,7 +39,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
         or explain_deleted_tag(context.compat, base) is not None
     ):
         return ()
-    runtime_reference = base.reference.partition("@")[0].replace("-devel", "-runtime")
+    runtime_reference = base.image_name.partition("@")[0].replace("-devel", "-runtime")
     return [
         RULE.make_finding(
             Cause.HEALTHY,

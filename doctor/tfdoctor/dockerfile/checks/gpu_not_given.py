@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return findings about variables of the image and about the file that starts the container."""
-    environment = context.subject.environment
+    environment = context.image.environment
     findings: list[Finding] = []
     visible_devices = environment.get("CUDA_VISIBLE_DEVICES")
     # Schedulers set NoDevFiles for a job without a GPU.
@@ -76,8 +76,8 @@ def check(context: CheckContext) -> Sequence[Finding]:
     capabilities = environment.get("NVIDIA_DRIVER_CAPABILITIES")
     if capabilities is not None and capabilities.value:
         findings += _find_missing_capabilities(context, capabilities)
-    if context.start is not None and context.tensorflow.state != "none":
-        findings += _find_start_problems(context, context.start)
+    if context.container_start is not None and context.tensorflow.state != "none":
+        findings += _find_start_problems(context, context.container_start)
     return findings
 
 
@@ -85,7 +85,7 @@ def _find_start_problems(context: CheckContext, start: ContainerStart) -> list[F
     """Return findings about the file that starts the container."""
     container_name = f"The service {start.name}" if start.name else "The dev container"
     findings = []
-    if start.gpu is False:
+    if start.has_gpu is False:
         findings.append(
             RULE.make_finding(
                 Cause.CONTAINER_NO_GPU,
@@ -125,7 +125,7 @@ def _find_missing_capabilities(context: CheckContext, setting: Setting) -> list[
         return [_make_finding(context, setting, Cause.CONTAINER_NO_GPU, Severity.ERROR, reason, remedy)]
     required = context.compat.list_driver_libraries(release.version) if release is not None else ()
     if "utility" not in capabilities and "libnvidia-ml.so.1" in required:
-        first_silent_version = context.compat.trait("silent-without-nvml").since
+        first_silent_version = context.compat.get_trait("silent-without-nvml").since
         reason = (
             f"Without `utility` the container gets no libnvidia-ml.so.1 (NVML), and TensorFlow from {first_silent_version} on "
             "registers no GPU without it, and says nothing."

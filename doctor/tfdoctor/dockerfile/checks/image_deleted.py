@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return a finding if the base image's tag is deleted."""
-    base = context.subject.base
+    base = context.image.base
     if base.kind != "cuda" or base.is_pinned:
         return ()
     if base.tag == "latest":
@@ -51,7 +51,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
             Cause.INCONCLUSIVE,
             Severity.WARNING if base.is_mirror else Severity.ERROR,
             reason,
-            title=f"{base.reference} no longer exists",
+            title=f"{base.image_name} no longer exists",
             evidence=[context.base_evidence],
             remedies=_make_remedies(context),
         )
@@ -60,14 +60,14 @@ def check(context: CheckContext) -> Sequence[Finding]:
 
 def _make_remedies(context: CheckContext) -> list[Remedy]:
     """Return remedies that name another base image, and the remedy to run `tfdoctor build`."""
-    base, tensorflow = context.subject.base, context.tensorflow
+    base, tensorflow = context.image.base, context.tensorflow
     if tensorflow.release is not None:
         replacements = make_base_image_remedies(context.compat, tensorflow.release, tensorflow.python)
         if replacements:
             return [*replacements, context.make_build_remedy("Or build the image.")]
     if tensorflow.release is None and base.cuda is not None:
         minor = versions.major_minor(base.cuda)
-        tags = context.compat.images.tags(minor, flavour="runtime")
+        tags = context.compat.images.list_tags(minor, flavour="runtime")
         if tags:
             return [
                 Remedy(f"Of CUDA {minor} there is {tags[0].name}."),

@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return a finding if the tag of the base image is unknown."""
-    base = context.subject.base
+    base = context.image.base
     if base.is_pinned:
         return ()
     if base.kind == "cuda":
         return _find_unknown_cuda_tag(context)
     is_unknown = base.kind == "ngc" and base.cuda is None
     if base.kind == "official":
-        release = context.compat.release(base.tensorflow) if base.tensorflow else None
-        is_unknown = base.tensorflow is None or release is None
+        release = context.compat.find_release(base.tensorflow_version) if base.tensorflow_version else None
+        is_unknown = base.tensorflow_version is None or release is None
     if not is_unknown:
         return ()
     return [
@@ -54,7 +54,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
 
 def _find_unknown_cuda_tag(context: CheckContext) -> Sequence[Finding]:
     """Return a finding if an nvidia/cuda tag is unknown."""
-    base, images = context.subject.base, context.compat.images
+    base, images = context.image.base, context.compat.images
     if base.tag == "latest" or explain_deleted_tag(context.compat, base) is not None:
         return ()  # the image-deleted check reports it
     if base.cuda is None:
@@ -62,14 +62,16 @@ def _find_unknown_cuda_tag(context: CheckContext) -> Sequence[Finding]:
     is_known = is_known_tag(context.compat, base)  # None: the table does not cover such tags
     if is_known:
         return ()
-    if is_known is None and any(image.version == base.cuda for image in images.cuda):
+    if is_known is None and any(image.version == base.cuda for image in images.cuda_images):
         reason = (
             "tfdoctor knows the tags for Ubuntu only; what follows is judged by the CUDA that the tag names."
         )
         return [_make_finding(context, Severity.INFO, reason)]
-    nearest = images.tags(versions.major_minor(base.cuda), flavour=_parse_flavour(base.flavour))
-    nearest = tuple(tag for tag in nearest if base.system in (None, tag.system)) or nearest
-    if is_known is False or any(versions.has_prefix(image.version, base.cuda) for image in images.cuda):
+    nearest = images.list_tags(versions.major_minor(base.cuda), flavour=_parse_flavour(base.flavour))
+    nearest = tuple(tag for tag in nearest if base.ubuntu_release in (None, tag.system)) or nearest
+    if is_known is False or any(
+        versions.has_prefix(image.version, base.cuda) for image in images.cuda_images
+    ):
         reason = (
             "It is not among the tags of this CUDA that tfdoctor knows, which has all of them for Ubuntu."
         )
@@ -98,7 +100,7 @@ def _make_finding(
         Cause.INCONCLUSIVE,
         severity,
         reason,
-        title=f"{context.subject.base.reference} is not in tfdoctor's tables",
+        title=f"{context.image.base.image_name} is not in tfdoctor's tables",
         evidence=[context.base_evidence],
         remedies=remedies,
     )

@@ -52,17 +52,17 @@ def check(context: CheckContext) -> Sequence[Finding]:
                 Cause.INCONCLUSIVE,
                 Severity.WARNING,
                 f"The newest release that this tfdoctor knows is {context.compat.newest.version}.",
-                title=f"{tensorflow.text} is newer than tfdoctor's table",
+                title=f"{tensorflow.written_name} is newer than tfdoctor's table",
                 evidence=[context.tensorflow_evidence],
             )
         ]
     if tensorflow.state != "no-such":
         return ()
-    nearest = context.compat.nearest_versions(installed.requirement.specifier.split(",", maxsplit=1)[0])
+    nearest = context.compat.find_nearest_versions(installed.requirement.specifier.split(",", maxsplit=1)[0])
     return [
         _make_finding(
             context,
-            f"There is no {tensorflow.text}",
+            f"There is no {tensorflow.written_name}",
             f"No release of {tensorflow.package} fits `{installed.requirement.specifier}`: pip finds none.",
             f"The nearest are {', '.join(nearest)}." if nearest else "Take a release that exists.",
         )

@@ -33,7 +33,7 @@ MAX_EVIDENCE = 8
 
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return a finding that lists the unknown parts, if there are any."""
-    unknowns = list_unknowns(context)
+    unknowns = list_unknown_parts(context)
     if not unknowns:
         return ()
     return [
@@ -47,25 +47,27 @@ def check(context: CheckContext) -> Sequence[Finding]:
     ]
 
 
-def list_unknowns(context: CheckContext) -> list[Evidence]:
+def list_unknown_parts(context: CheckContext) -> list[Evidence]:
     """Return evidence for each unknown part that may change the result."""
-    subject, tensorflow = context.subject, context.tensorflow
+    subject, tensorflow = context.image, context.tensorflow
     evidence: list[Evidence] = []
     if subject.base.kind == "unknown":
         evidence.append(context.make_evidence(subject.base.line, subject.base.unknown_reason))
     evidence += [context.make_evidence(line.line, line.text) for line in subject.unknown_lines]
     if tensorflow.state == "unknown" and tensorflow.installed is not None:
         evidence.append(
-            context.make_evidence(tensorflow.line, f"which release `{tensorflow.text}` is", tensorflow.source)
+            context.make_evidence(
+                tensorflow.line, f"which release `{tensorflow.written_name}` is", tensorflow.source
+            )
         )
     elif tensorflow.state == "unknown":
         evidence.append(
-            context.make_evidence(subject.base.line, f"which TensorFlow is in {subject.base.reference}")
+            context.make_evidence(subject.base.line, f"which TensorFlow is in {subject.base.image_name}")
         )
     if tensorflow.state == "none" and subject.base.kind != "unknown":
-        names = [name for name in subject.conda if name.startswith("tensorflow")]
+        names = [name for name in subject.conda_packages if name.startswith("tensorflow")]
         if names:
-            _, line = subject.conda[names[0]]
+            _, line = subject.conda_packages[names[0]]
             evidence.append(context.make_evidence(line, f"conda's {names[0]} brings what conda chooses"))
         elif not subject.unknown_lines:
             evidence.append(

@@ -30,29 +30,38 @@ if TYPE_CHECKING:
 
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return a finding if the official image lacks libraries that its TensorFlow opens."""
-    base = context.subject.base
-    if base.kind != "official" or not base.gpu or base.tensorflow is None or context.subject.tensorflows:
+    base = context.image.base
+    if (
+        base.kind != "official"
+        or not base.is_for_gpu
+        or base.tensorflow_version is None
+        or context.image.tensorflow_installations
+    ):
         return ()
-    image = context.compat.official_image(base.tensorflow)
-    if image is None or image.recipe.works:
+    image = context.compat.find_official_image(base.tensorflow_version)
+    if image is None or image.recipe.has_working_libraries:
         return ()
-    if any(name.startswith("nvidia-cudnn-") for name in context.subject.packages):
+    if any(name.startswith("nvidia-cudnn-") for name in context.image.packages):
         return ()  # the cuda-library-versions and cudnn rules check an installed cuDNN
     problem = next(
         (
             candidate
-            for candidate in context.compat.list_problems("tensorflow", base.tensorflow, area="images")
+            for candidate in context.compat.list_problems(
+                "tensorflow", base.tensorflow_version, area="images"
+            )
             if candidate.severity == "error"
         ),
         None,
     )
-    latest_note = f" {base.reference} is {base.tensorflow} today." if base.tag.startswith("latest") else ""
+    latest_note = (
+        f" {base.image_name} is {base.tensorflow_version} today." if base.tag.startswith("latest") else ""
+    )
     return [
         RULE.make_finding(
             Cause(problem.cause) if problem is not None else Cause.LIBS_WRONG_VERSION,
             Severity.ERROR,
-            image.recipe.why + latest_note,
-            title=f"{base.reference} does not find its own CUDA libraries",
+            image.recipe.failure_reason + latest_note,
+            title=f"{base.image_name} does not find its own CUDA libraries",
             evidence=[context.base_evidence],
             remedies=[
                 context.make_build_remedy("Build this release on a base that fits."),

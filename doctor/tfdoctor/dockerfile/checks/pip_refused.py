@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return a finding with every line on which pip refuses to install, if there is any."""
-    refused_lines = context.subject.refused_lines
+    refused_lines = context.image.refused_pip_lines
     if not refused_lines:
         return ()
     return [
         RULE.make_finding(
             Cause.INCONCLUSIVE,
             Severity.ERROR,
-            f"The Python of {context.subject.base.reference} is its system's own, and pip ends with "
+            f"The Python of {context.image.base.image_name} is its system's own, and pip ends with "
             "`error: externally-managed-environment`.",
             evidence=[context.cite(line) for line in refused_lines],
             remedies=[

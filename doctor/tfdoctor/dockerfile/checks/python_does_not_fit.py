@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return a finding if the image is Alpine, or if the release has no wheel for its Python."""
     tensorflow, release = context.tensorflow, context.tensorflow.release
-    if context.subject.base.has_musl and tensorflow.installed is not None:
+    if context.image.base.has_musl and tensorflow.installed is not None:
         return [
             RULE.make_finding(
                 Cause.NO_MATCHING_WHEEL,

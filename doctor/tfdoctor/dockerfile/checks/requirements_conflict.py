@@ -46,7 +46,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     if _has_old_pip(context):
         return ()
     findings = []
-    for call in context.subject.pip_calls:
+    for call in context.image.pip_calls:
         conflict = next(_find_known_conflicts(context, call), None)
         findings += [conflict] if conflict is not None else _query_index(context, call)
     return findings
@@ -57,10 +57,10 @@ def _has_old_pip(context: CheckContext) -> bool:
 
     The `check` rules then examine the versions that it installs.
     """
-    subject = context.subject
+    subject = context.image
     if "pip" in subject.packages:
         return False
-    system, python = subject.base.system, context.tensorflow.python
+    system, python = subject.base.ubuntu_release, context.tensorflow.python
     if system is not None and not versions.is_at_least(system, FIRST_STRICT_UBUNTU):
         return True
     # Debian 11, the first release with Python 3.9, is also the first with pip 20.3.
@@ -74,12 +74,14 @@ def _find_known_conflicts(context: CheckContext, call: PipInstall) -> Iterator[F
     )
     release = context.tensorflow.release
     specifier_by_project = (
-        dict(_iter_release_limits(release, call.python)) if tensorflow_requirement is not None and release is not None else {}
+        dict(_iter_release_limits(release, call.python))
+        if tensorflow_requirement is not None and release is not None
+        else {}
     )
     for requirement in call.requirements:
         constraint_specifiers = [
             constraint.specifier
-            for constraint in call.limits
+            for constraint in call.constraints
             if constraint.name == requirement.name and constraint.specifier
         ]
         for specifier, source_phrase in (
@@ -120,7 +122,7 @@ def _find_release_limit(
 def _iter_release_limits(release: Release, python: str | None) -> Iterator[tuple[str, str]]:
     """Yield (project, specifier) for each requirement of a release on this Python, except those of extras."""
     environment = versions.make_marker_environment(python) if python is not None else {}
-    for text in release.requires:
+    for text in release.requirements:
         requirement = versions.parse_requirement_or_none(text)
         if requirement is None or (requirement.marker is not None and python is None):
             continue
@@ -156,7 +158,7 @@ def _query_index(context: CheckContext, call: PipInstall) -> list[Finding]:
         for requirement in call.requirements
         if requirement.name not in ("pip", "setuptools", "wheel")
     ]
-    if context.query_index is None or len(requirements) + len(call.limits) < 2:
+    if context.query_index is None or len(requirements) + len(call.constraints) < 2:
         return []
     if (
         not any(_is_tensorflow(context, requirement) for requirement in call.requirements)
@@ -166,11 +168,11 @@ def _query_index(context: CheckContext, call: PipInstall) -> list[Finding]:
         return []
     reply = context.query_index(
         [_format_requirement(requirement) for requirement in requirements],
-        [_format_requirement(requirement) for requirement in call.limits],
+        [_format_requirement(requirement) for requirement in call.constraints],
         call.python,
     )
-    if reply.conflict:
-        return [_make_finding(context, requirements[-1], reply.conflict)]
+    if reply.conflict_reason:
+        return [_make_finding(context, requirements[-1], reply.conflict_reason)]
     if reply.unknown_reason:
         reason = f"Whether pip can install all of it together could not be asked: {reply.unknown_reason}"
         return [

@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return a finding if the first `apt-get update` uses the retired key."""
-    base = context.subject.base
-    if base.kind != "official" or not base.gpu or base.tensorflow is None:
+    base = context.image.base
+    if base.kind != "official" or not base.is_for_gpu or base.tensorflow_version is None:
         return ()
-    problem = context.compat.problem("image-with-retired-apt-key")
-    if problem is None or not problem.applies(base.package, base.tensorflow):
+    problem = context.compat.find_problem("image-with-retired-apt-key")
+    if problem is None or not problem.affects_release(base.tensorflow_package, base.tensorflow_version):
         return ()
-    update = next((line for line, is_fixed in context.subject.apt_updates if not is_fixed), None)
+    update = next((line for line, is_fixed in context.image.apt_updates if not is_fixed), None)
     if update is None:
         return ()
     return [
         RULE.make_finding(
             Cause.INCONCLUSIVE,
             Severity.WARNING,
-            f"{base.reference} is from before 2022-04-27 and carries NVIDIA's retired repository key: apt-get update "
+            f"{base.image_name} is from before 2022-04-27 and carries NVIDIA's retired repository key: apt-get update "
             "fails, unless the image was rebuilt since.",
             evidence=[context.base_evidence, context.make_evidence(update.line, update.text)],
             remedies=[

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return a finding if LD_LIBRARY_PATH names a stubs folder."""
-    setting = context.subject.environment.get("LD_LIBRARY_PATH")
+    setting = context.image.environment.get("LD_LIBRARY_PATH")
     if setting is None or not re.search(r"/stubs/?(?=:|$|\s)", setting.value or setting.text):
         return ()
-    links = [link for link in context.subject.stub_links if "libcuda.so.1" in link.text]
+    links = [link for link in context.image.stub_links if "libcuda.so.1" in link.text]
     reason = "It is for linking only. "
     reason += (
         "A command makes a libcuda.so.1 of the stub, which is then opened in place of the driver's: no GPU is seen."

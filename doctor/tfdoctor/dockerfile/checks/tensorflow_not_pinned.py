@@ -37,7 +37,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
 def _find_redirected_limits(context: CheckContext) -> list[Finding]:
     """Return a finding for each version limit that the shell interprets as a redirection."""
     findings = []
-    for installed in context.subject.packages.values():
+    for installed in context.image.packages.values():
         requirement = installed.requirement
         if not requirement.redirected_part:
             continue
@@ -66,13 +66,11 @@ def _find_redirected_limits(context: CheckContext) -> list[Finding]:
 
 def _find_unpinned_release(context: CheckContext) -> Sequence[Finding]:
     """Return a finding if the TensorFlow version is not limited from above."""
-    tensorflow, base = context.tensorflow, context.subject.base
+    tensorflow, base = context.tensorflow, context.image.base
     installed = tensorflow.installed
     if installed is None:
         if base.kind == "official" and base.tag.startswith("latest") and not base.is_pinned:
-            reason = (
-                f"{base.reference} is another image after each release; today TensorFlow {base.tensorflow}."
-            )
+            reason = f"{base.image_name} is another image after each release; today TensorFlow {base.tensorflow_version}."
             return [_make_finding(context, reason, title="The base image's TensorFlow is not fixed")]
         return ()
     release = tensorflow.release

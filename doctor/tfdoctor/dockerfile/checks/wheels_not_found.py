@@ -42,28 +42,30 @@ def check(context: CheckContext) -> Sequence[Finding]:
     findings: list[Finding] = []
     if has_extra and tensorflow.state == "there":
         for problem in context.compat.list_problems(release.package, release.version):
-            if problem.when.get("extra") != "and-cuda" or not _matches_python(
-                context, problem.when.get("python")
+            if problem.conditions.get("extra") != "and-cuda" or not _matches_python(
+                context, problem.conditions.get("python")
             ):
                 continue
             is_path_problem = problem.cause == Cause.LIBS_NOT_ON_PATH.value
             if is_path_problem and _has_search_path(context):
                 continue
-            if "capability" in problem.when and "nvidia-cudnn-cu12" in context.subject.packages:
+            if "capability" in problem.conditions and "nvidia-cudnn-cu12" in context.image.packages:
                 continue
             # A problem that depends on the GPU is worth reporting, but it is not an error in the Dockerfile.
-            severity = Severity.INFO if "capability" in problem.when else Severity.ERROR
+            severity = Severity.INFO if "capability" in problem.conditions else Severity.ERROR
             findings.append(
                 _make_finding(
                     context, Cause(problem.cause), severity, problem.title, problem.text, problem.remedy
                 )
             )
     found_libraries = [
-        (library.soname, library.offer)
+        (library.soname, library.image_library)
         for library in context.libraries
-        if library.is_found and library.offer is not None
+        if library.is_found and library.image_library is not None
     ]
-    wheel_libraries = [soname for soname, image_library in found_libraries if image_library.path.startswith(SITE_FOLDER)]
+    wheel_libraries = [
+        soname for soname, image_library in found_libraries if image_library.path.startswith(SITE_FOLDER)
+    ]
     if (
         wheel_libraries
         and not has_extra
@@ -96,11 +98,11 @@ def _matches_python(context: CheckContext, condition: str | None) -> bool:
 
 def _has_search_path(context: CheckContext) -> bool:
     """Return whether the Dockerfile adds folders to the loader's search path that may have the wheels."""
-    path = context.subject.environment.get("LD_LIBRARY_PATH")
+    path = context.image.environment.get("LD_LIBRARY_PATH")
     is_in_variable = path is not None and bool(
         re.search(r"nvidia/|cusolver|site-packages", path.value or path.text)
     )
-    return is_in_variable or bool(context.subject.loader_lines)
+    return is_in_variable or bool(context.image.loader_lines)
 
 
 def _make_finding(

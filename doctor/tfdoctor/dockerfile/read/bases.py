@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BaseReference", "describe_base", "explain_deleted_tag", "is_known_tag"]
 
-Kind = Literal["cuda", "official", "ngc", "python", "plain", "unknown"]
+BaseKind = Literal["cuda", "official", "ngc", "python", "plain", "unknown"]
 _CUDA_TAG = re.compile(
     r"(?P<cuda>\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)(?:-(?P<cudnn>cudnn\d*))?(?:-(?P<flavour>base|runtime|devel))?"
     r"(?:-(?P<system>[a-z]+)(?P<number>[0-9.]*))?"
@@ -35,8 +35,8 @@ _CONDA_NAMESPACES = ("continuumio/", "condaforge/", "mambaorg/")
 class BaseReference:
     """The base image of a Dockerfile's last stage, and the known facts about its content."""
 
-    kind: Kind
-    reference: str
+    kind: BaseKind
+    image_name: str
     """The name in FROM with its variables expanded, or as written if a variable is unknown."""
     line: int
     """The line of the FROM instruction."""
@@ -53,7 +53,7 @@ class BaseReference:
     """The cuDNN version in the image, complete (`8.1.1.33`) or its major number (`8`). None if unknown."""
     has_cudnn: bool = False
     """Whether the image has cuDNN, possibly in an unknown version."""
-    system: str | None = None
+    ubuntu_release: str | None = None
     """The Ubuntu release, such as `20.04`. None for other systems."""
     python: str | None = None
     """The Python version that `python3` runs, such as `3.10`. None if unknown."""
@@ -61,18 +61,18 @@ class BaseReference:
     """Whether the image is Alpine, which has musl instead of glibc."""
     is_python_managed: bool = False
     """Whether pip refuses to install into the system's Python (PEP 668)."""
-    tensorflow: str | None = None
+    tensorflow_version: str | None = None
     """The TensorFlow release in the image. None if there is none, or if it is unknown."""
-    package: str = "tensorflow"
+    tensorflow_package: str = "tensorflow"
     """The package that contains this release."""
-    gpu: bool | None = None
+    is_for_gpu: bool | None = None
     """Whether an official or NGC image is for GPUs. None for other images."""
     unknown_reason: str = ""
     """The reason why the content is unknown; empty unless `kind` is "unknown"."""
 
     @property
     def source_line(self) -> SourceLine:
-        return SourceLine(f"FROM {self.reference}", self.line)
+        return SourceLine(f"FROM {self.image_name}", self.line)
 
 
 def describe_base(reference: str | None, written: str, line: int, compat: Compat) -> BaseReference:
@@ -106,12 +106,21 @@ def _recognize_base(
     is_pinned = bool(digest)
     if path == "nvidia/cuda" or path.endswith("/nvidia/cuda"):
         return _describe_cuda_image(
-            reference, line, tag, compat, is_mirror=not (is_hub and path == "nvidia/cuda"), is_pinned=is_pinned
+            reference,
+            line,
+            tag,
+            compat,
+            is_mirror=not (is_hub and path == "nvidia/cuda"),
+            is_pinned=is_pinned,
         )
     if path == "tensorflow/tensorflow" or path.endswith("/tensorflow/tensorflow"):
-        return _describe_official_image(reference, line, tag, compat, is_mirror=not is_hub, is_pinned=is_pinned)
+        return _describe_official_image(
+            reference, line, tag, compat, is_mirror=not is_hub, is_pinned=is_pinned
+        )
     if path.endswith("nvidia/tensorflow") and host:
-        return _describe_ngc_image(reference, line, tag, compat, is_mirror=host != "nvcr.io", is_pinned=is_pinned)
+        return _describe_ngc_image(
+            reference, line, tag, compat, is_mirror=host != "nvcr.io", is_pinned=is_pinned
+        )
     # Docker Hub's official images are in the namespace `library`, which the name may omit. Mirrors may have it, too.
     library_name = path.removeprefix("library/").rpartition("library/")[2]
     is_library = is_hub or "library/" in path
@@ -121,16 +130,16 @@ def _recognize_base(
         return _describe_python_image(reference, line, tag, is_mirror=not is_hub, is_pinned=is_pinned)
     make_plain_base = partial(BaseReference, "plain", reference, line, tag, is_pinned=is_pinned)
     if library_name == "ubuntu":
-        system = compat.pythons.system(tag.partition("-")[0])
+        system = compat.pythons.find_system(tag.partition("-")[0])
         return make_plain_base(
-            system=system.name if system is not None else None,
-            python=system.default if system is not None else None,
-            is_python_managed=system is not None and system.managed,
+            ubuntu_release=system.name if system is not None else None,
+            python=system.default_python if system is not None else None,
+            is_python_managed=system is not None and system.is_managed,
         )
     if library_name == "debian":
         release = tag.partition("-")[0].split(".")[0]
         return make_plain_base(
-            python=compat.pythons.get_default("debian", release),
+            python=compat.pythons.get_default_python("debian", release),
             is_python_managed=compat.pythons.is_managed("debian", release),
         )
     if library_name == "alpine":
@@ -148,17 +157,17 @@ def _describe_cuda_image(
     if match is None:
         return BaseReference("cuda", reference, line, tag, is_mirror=is_mirror, is_pinned=is_pinned)
     system = match["number"] if match["system"] == "ubuntu" else None
-    image = next((image for image in compat.images.cuda if image.version == match["cuda"]), None)
+    image = next((image for image in compat.images.cuda_images if image.version == match["cuda"]), None)
     cudnn = None
     if match["cudnn"]:
-        installed_cudnn = image.cudnn.get(system or "") if image is not None else None
+        installed_cudnn = image.cudnn_by_system.get(system or "") if image is not None else None
         cudnn_number = match["cudnn"].removeprefix("cudnn")
         cudnn = (
             installed_cudnn
             if installed_cudnn and installed_cudnn.startswith(f"{cudnn_number}." if cudnn_number else "")
             else cudnn_number or None
         )
-    ubuntu = compat.pythons.system(system) if system else None
+    ubuntu = compat.pythons.find_system(system) if system else None
     return BaseReference(
         "cuda",
         reference,
@@ -170,9 +179,9 @@ def _describe_cuda_image(
         flavour=match["flavour"],
         cudnn=cudnn,
         has_cudnn=bool(match["cudnn"]),
-        system=system,
-        python=ubuntu.default if ubuntu is not None else None,
-        is_python_managed=ubuntu is not None and ubuntu.managed,
+        ubuntu_release=system,
+        python=ubuntu.default_python if ubuntu is not None else None,
+        is_python_managed=ubuntu is not None and ubuntu.is_managed,
     )
 
 
@@ -187,7 +196,15 @@ def _describe_official_image(
         or "custom-op" in match["rest"]
         or match["version"] == "nightly"
     ):
-        return BaseReference("official", reference, line, tag, is_mirror=is_mirror, is_pinned=is_pinned, gpu="gpu" in tag)
+        return BaseReference(
+            "official",
+            reference,
+            line,
+            tag,
+            is_mirror=is_mirror,
+            is_pinned=is_pinned,
+            is_for_gpu="gpu" in tag,
+        )
     version = match["version"] or "latest"
     version = (
         compat.newest.version if version == "latest" else str(versions.parse(version.replace("-rc", "rc")))
@@ -197,7 +214,9 @@ def _describe_official_image(
     recipe = image.recipe if image is not None else None
     python = recipe.python if recipe is not None else None
     is_old = compat.has_trait(version, "images-of-two-pythons")
-    if is_old and "py3" not in match["rest"]:  # these releases had one image for Python 2 and one for Python 3
+    if (
+        is_old and "py3" not in match["rest"]
+    ):  # these releases had one image for Python 2 and one for Python 3
         python = "2.7"
     return BaseReference(
         "official",
@@ -210,11 +229,11 @@ def _describe_official_image(
         flavour="runtime" if gpu else None,
         cudnn=recipe.cudnn if recipe is not None and gpu else None,
         has_cudnn=gpu and recipe is not None,
-        system=recipe.system if recipe is not None else None,
+        ubuntu_release=recipe.system if recipe is not None else None,
         python=python,
-        tensorflow=version,
-        package="tensorflow-gpu" if gpu and is_old else "tensorflow",
-        gpu=gpu,
+        tensorflow_version=version,
+        tensorflow_package="tensorflow-gpu" if gpu and is_old else "tensorflow",
+        is_for_gpu=gpu,
     )
 
 
@@ -222,9 +241,11 @@ def _describe_ngc_image(
     reference: str, line: int, tag: str, compat: Compat, *, is_mirror: bool, is_pinned: bool
 ) -> BaseReference:
     """Describe one of NVIDIA's TensorFlow images. Its content is unknown if the tag is not in the table."""
-    image = next((image for image in compat.images.ngc if image.tag == tag), None)
+    image = next((image for image in compat.images.ngc_images if image.tag == tag), None)
     if image is None:
-        return BaseReference("ngc", reference, line, tag, is_mirror=is_mirror, is_pinned=is_pinned, gpu=True)
+        return BaseReference(
+            "ngc", reference, line, tag, is_mirror=is_mirror, is_pinned=is_pinned, is_for_gpu=True
+        )
     return BaseReference(
         "ngc",
         reference,
@@ -236,10 +257,10 @@ def _describe_ngc_image(
         flavour="devel",
         cudnn=image.cudnn,
         has_cudnn=True,
-        system=image.system,
+        ubuntu_release=image.system,
         python=image.python,
-        tensorflow=image.tensorflow,
-        gpu=True,
+        tensorflow_version=image.tensorflow,
+        is_for_gpu=True,
     )
 
 
@@ -273,7 +294,11 @@ def explain_deleted_tag(compat: Compat, base: BaseReference) -> str | None:
     deleted = compat.images.find_deleted(base.cuda)
     if deleted is None and base.cuda.count(".") == 1:
         deleted = next(
-            (entry for entry in compat.images.gone if versions.satisfies(base.cuda, entry.versions)),
+            (
+                entry
+                for entry in compat.images.deleted_images
+                if versions.satisfies(base.cuda, entry.versions)
+            ),
             None,
         )
     return deleted.note if deleted is not None else None
@@ -284,18 +309,18 @@ def is_known_tag(compat: Compat, base: BaseReference) -> bool | None:
 
     Return None if the table does not cover such tags, as for other systems than Ubuntu.
     """
-    image = next((image for image in compat.images.cuda if image.version == base.cuda), None)
+    image = next((image for image in compat.images.cuda_images if image.version == base.cuda), None)
     match = _CUDA_TAG.fullmatch(base.tag)
     if image is None or match is None or (match["system"] not in ("ubuntu", None)):
         return None
     if image.status == "listed":
         return None
-    if base.system is None or base.flavour is None:
+    if base.ubuntu_release is None or base.flavour is None:
         return False
     if not base.has_cudnn:
-        return base.system in image.systems and base.flavour in image.flavours
+        return base.ubuntu_release in image.systems and base.flavour in image.flavours
     return (
         match["cudnn"] == image.cudnn_tag
-        and base.system in image.cudnn_systems
+        and base.ubuntu_release in image.cudnn_systems
         and base.flavour in image.cudnn_flavours
     )

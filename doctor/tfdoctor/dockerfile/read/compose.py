@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ContainerStart",
     "StartFileError",
-    "is_compose",
-    "is_devcontainer",
+    "is_compose_file",
+    "is_devcontainer_file",
     "parse_devcontainer",
     "parse_services",
 ]
@@ -36,11 +36,13 @@ _TOP_KEY = re.compile(
 """A top-level key of a compose file."""
 _FIRST_BRACE = re.compile(r"\A\ufeff?(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*\{")
 """A brace as the first token after whitespace and comments."""
-_VARIABLE_REFERENCE = re.compile(r"\$(?:\$|\{([A-Za-z_]\w{0,100})(?::?-([^${}]{0,500}))?\}|([A-Za-z_]\w{0,100}))")
+_VARIABLE_REFERENCE = re.compile(
+    r"\$(?:\$|\{([A-Za-z_]\w{0,100})(?::?-([^${}]{0,500}))?\}|([A-Za-z_]\w{0,100}))"
+)
 """$$ for a dollar sign, ${NAME}, ${NAME:-DEFAULT}, ${NAME-DEFAULT} or $NAME."""
 _GPU_OPTION = re.compile(r"--gpus(?:=|$)|--device=nvidia\.com/gpu|nvidia\.com/gpu=|--runtime=nvidia$")
 """`docker run` options that give a container a GPU."""
-MAX_DEPTH = 60
+MAX_MERGE_DEPTH = 60
 """The largest depth of nested merges, and the largest number of mappings in one merge."""
 
 
@@ -62,13 +64,13 @@ class ContainerStart:
     """The path of the Dockerfile, relative to the folder of the file. None if no Dockerfile is used."""
     dockerfile_text: str | None = None
     """The text of a Dockerfile within the file itself, or None."""
-    context: str = "."
+    build_context: str = "."
     """The folder of the build context, relative to the folder of the file."""
-    target: str | None = None
+    target_stage: str | None = None
     """The stage to build. None for the last one."""
-    arguments: Mapping[str, str] = field(default_factory=dict)
+    build_arguments: Mapping[str, str] = field(default_factory=dict)
     """Build arguments."""
-    gpu: bool | None = None
+    has_gpu: bool | None = None
     """Whether the container gets a GPU. None if that depends on another file."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that the file sets, except those with an unknown value."""
@@ -76,17 +78,18 @@ class ContainerStart:
     """The setting that gives the container a GPU, in the syntax of the file."""
 
 
-def is_compose(name: str, text: str) -> bool:
+def is_compose_file(name: str, text: str) -> bool:
     """Return whether a file is a compose file, by its name or its first key.
 
     The key identifies files with other names and standard input. A Dockerfile never begins with such a key.
     """
     return (
-        _COMPOSE_NAME.fullmatch(name) is not None or _TOP_KEY.match(_PREAMBLE.sub("", text, count=1)) is not None
+        _COMPOSE_NAME.fullmatch(name) is not None
+        or _TOP_KEY.match(_PREAMBLE.sub("", text, count=1)) is not None
     )
 
 
-def is_devcontainer(name: str, text: str) -> bool:
+def is_devcontainer_file(name: str, text: str) -> bool:
     """Return whether a file is a devcontainer.json, by its name or because it begins with a brace."""
     return _DEVCONTAINER_NAME.fullmatch(name) is not None or _FIRST_BRACE.match(text) is not None
 
@@ -119,7 +122,7 @@ def _iter_entries(node: Node | None, depth: int = 0) -> Iterator[tuple[str, Node
     """Yield the entries of a mapping, then those of the mappings that it merges (`<<`)."""
     import yaml
 
-    if not isinstance(node, yaml.MappingNode) or depth > MAX_DEPTH:
+    if not isinstance(node, yaml.MappingNode) or depth > MAX_MERGE_DEPTH:
         return
     names: set[str] = set()
     for key, value in node.value:
@@ -129,7 +132,7 @@ def _iter_entries(node: Node | None, depth: int = 0) -> Iterator[tuple[str, Node
     for key, value in node.value:
         if isinstance(key, yaml.ScalarNode) and key.value == "<<":
             merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
-            for mapping in merged[:MAX_DEPTH]:
+            for mapping in merged[:MAX_MERGE_DEPTH]:
                 for name, inner in _iter_entries(mapping, depth + 1):
                     if name not in names:
                         names.add(name)
@@ -152,9 +155,13 @@ def _parse_text(node: Node | None) -> str | None:
 
     if not isinstance(node, yaml.ScalarNode):
         return None
-    is_known = all(match[0] == "$$" or match[2] is not None for match in _VARIABLE_REFERENCE.finditer(node.value))
+    is_known = all(
+        match[0] == "$$" or match[2] is not None for match in _VARIABLE_REFERENCE.finditer(node.value)
+    )
     return (
-        _VARIABLE_REFERENCE.sub(lambda match: "$" if match[0] == "$$" else match[2], node.value) if is_known else None
+        _VARIABLE_REFERENCE.sub(lambda match: "$" if match[0] == "$$" else match[2], node.value)
+        if is_known
+        else None
     )
 
 
@@ -193,10 +200,10 @@ def _parse_service(name: str, node: Node, file: str) -> ContainerStart:
         image=_parse_text(_find_node(node, "image")) if build is None else None,
         dockerfile=dockerfile,
         dockerfile_text=dockerfile_text,
-        context=context,
-        target=_parse_text(_find_node(build, "target")),
-        arguments=_parse_environment(_find_node(build, "args")),
-        gpu=_has_gpu(node),
+        build_context=context,
+        target_stage=_parse_text(_find_node(build, "target")),
+        build_arguments=_parse_environment(_find_node(build, "args")),
+        has_gpu=_has_gpu(node),
         environment=_parse_environment(_find_node(node, "environment")),
         gpu_setting="deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}",
     )
@@ -269,10 +276,10 @@ def parse_devcontainer(text: str, file: str) -> ContainerStart | tuple[list[str]
         line=1,
         image=None if isinstance(dockerfile, str) else str(image),
         dockerfile=dockerfile if isinstance(dockerfile, str) else None,
-        context=str(build.get("context") or document.get("context") or "."),
-        target=build.get("target") if isinstance(build.get("target"), str) else None,
-        arguments={str(name): str(value) for name, value in _list_text_items(arguments)},
-        gpu=has_gpu,
+        build_context=str(build.get("context") or document.get("context") or "."),
+        target_stage=build.get("target") if isinstance(build.get("target"), str) else None,
+        build_arguments={str(name): str(value) for name, value in _list_text_items(arguments)},
+        has_gpu=has_gpu,
         environment={str(name): str(value) for name, value in _list_text_items(environment)},
         gpu_setting='"runArgs": ["--gpus", "all"]',
     )

@@ -92,7 +92,7 @@ class PipInstall:
     """The version of the Python that it installs for. None if unknown."""
     requirements: tuple[PipRequirement, ...]
     """The requirements of the command and of its requirements files."""
-    limits: tuple[PipRequirement, ...]
+    constraints: tuple[PipRequirement, ...]
     """The constraints in its constraints files."""
     is_complete: bool
     """Whether all of its requirements are known and are installed from the default index."""
@@ -105,15 +105,15 @@ class ImageModel:
     base: BaseReference
     packages: dict[str, InstalledDistribution] = field(default_factory=dict)
     """The installed packages, by normalised name. A later requirement replaces an earlier one."""
-    tensorflows: list[InstalledDistribution] = field(default_factory=list)
+    tensorflow_installations: list[InstalledDistribution] = field(default_factory=list)
     """Every TensorFlow package that is installed and not uninstalled later, in order."""
     constraints: dict[str, list[PipRequirement]] = field(default_factory=dict)
     """The constraints of all pip commands, by normalised name."""
-    other_count: int = 0
+    unnamed_count: int = 0
     """Number of projects installed by path or URL, whose requirements are unknown."""
-    apt: dict[str, tuple[str | None, int]] = field(default_factory=dict)
+    apt_packages: dict[str, tuple[str | None, int]] = field(default_factory=dict)
     """(version, line) of each apt package, by name. The version is None if none is given."""
-    conda: dict[str, tuple[str, int]] = field(default_factory=dict)
+    conda_packages: dict[str, tuple[str, int]] = field(default_factory=dict)
     """(version as written, line) of each conda package, by name."""
     environment: dict[str, Setting] = field(default_factory=dict)
     """The last setting of each environment variable, by name."""
@@ -130,10 +130,10 @@ class ImageModel:
     skips_dependencies: bool = False
     """Whether a pip command has `--no-deps`."""
     pip_calls: list[PipInstall] = field(default_factory=list)
-    refused_lines: list[SourceLine] = field(default_factory=list)
+    refused_pip_lines: list[SourceLine] = field(default_factory=list)
     """Lines on which pip refuses to install, because the system manages its Python (PEP 668)."""
 
-    def list_limits(self, name: str) -> tuple[str, ...]:
+    def list_specifiers(self, name: str) -> tuple[str, ...]:
         """Return the specifiers for a package, from its own requirement and from constraints."""
         specifiers = [self.packages[name].requirement.specifier] if name in self.packages else []
         return tuple(
@@ -151,7 +151,7 @@ def parse_image(dockerfile: Dockerfile, compat: Compat, read_file: Reader) -> Im
 
     `read_file` returns the text of a path in the build context, or None if it cannot be read.
     """
-    stages = dockerfile.chain
+    stages = dockerfile.stage_chain
     first_stage = stages[0]
     model = ImageModel(describe_base(first_stage.base, first_stage.written_base, first_stage.line, compat))
     reader = _ImageReader(dockerfile, model, read_file, PythonTracker(model.base, compat))
@@ -200,14 +200,14 @@ class _ImageReader:
 
     def _apply_copy(self, step: Copy, stage: BuildStage) -> None:
         """Record a copy from the build context, or the CUDA and packages that another stage may bring."""
-        if step.origin is None:
+        if step.source_stage is None:
             self.copies.append(step)
             return
-        source_stage = self.file.find_stage(step.origin, stage.index)
+        source_stage = self.file.find_stage(step.source_stage, stage.index)
         if source_stage is None:
-            if any(_CUDA_MENTION.search(text) for text in (step.origin, *step.sources)):
+            if any(_CUDA_MENTION.search(text) for text in (step.source_stage, *step.sources)):
                 self.subject.cuda_from_other_sources.append(
-                    SourceLine(f"COPY --from={step.origin}", step.line)
+                    SourceLine(f"COPY --from={step.source_stage}", step.line)
                 )
             return
         names_cuda = any(_CUDA_MENTION.search(path) for path in (*step.sources, step.target or ""))
@@ -221,7 +221,7 @@ class _ImageReader:
             or (has_packages and self._has_conda_cuda(source_stage))
         ):
             self.subject.cuda_from_other_sources.append(
-                SourceLine(f"COPY --from={step.origin} {' '.join(step.sources)}", step.line)
+                SourceLine(f"COPY --from={step.source_stage} {' '.join(step.sources)}", step.line)
             )
         if has_packages and source_stage.index not in self.copied_stages:
             self.copied_stages.add(source_stage.index)
@@ -230,7 +230,7 @@ class _ImageReader:
     def _list_ancestors(self, stage: BuildStage) -> list[BuildStage]:
         """Return a stage followed by the stages that it builds on."""
         stages = [stage]
-        while (parent := stages[-1].parent) is not None:
+        while (parent := stages[-1].parent_index) is not None:
             stages.append(self.file.stages[parent])
         return stages
 
@@ -258,7 +258,9 @@ class _ImageReader:
         stages = self._list_ancestors(source_stage)
         first_stage = stages[-1]
         pythons, copies = self.pythons, self.copies
-        base_image = describe_base(first_stage.base, first_stage.written_base, first_stage.line, pythons.compat)
+        base_image = describe_base(
+            first_stage.base, first_stage.written_base, first_stage.line, pythons.compat
+        )
         # The other stage has its own Python versions and its own copies from the build context.
         self.pythons, self.copies = PythonTracker(base_image, pythons.compat), []
         for stage in reversed(stages):
@@ -267,7 +269,7 @@ class _ImageReader:
                     self._apply_pip_call(call, step)
                 elif isinstance(step, ShellCommand):
                     self.pythons.apply_command(step.command)
-                elif isinstance(step, Copy) and step.origin is None:
+                elif isinstance(step, Copy) and step.source_stage is None:
                     self.copies.append(step)
                 elif isinstance(step, Setting):
                     self.pythons.apply_setting(step)
@@ -304,15 +306,15 @@ class _ImageReader:
             if apt.action == "update":
                 subject.apt_updates.append((SourceLine(text[:200], apt.line), self.is_apt_list_fixed))
             for name, version in apt.packages if apt.action in ("install", "satisfy", "reinstall") else ():
-                subject.apt[name] = (version, apt.line)
-            if apt.has_unknown and _CUDA_MENTION.search(text):
+                subject.apt_packages[name] = (version, apt.line)
+            if apt.has_unknown_argument and _CUDA_MENTION.search(text):
                 subject.cuda_from_other_sources.append(SourceLine(text[:200], apt.line))
             self.pythons.apply_apt(apt)
             return
         if (conda := parse_conda_call(command)) is not None:
             for name, version in conda.packages:
-                subject.conda[name] = (version, conda.line)
-            for name in conda.files:
+                subject.conda_packages[name] = (version, conda.line)
+            for name in conda.spec_files:
                 subject.unknown_lines.append(SourceLine(f"{name}: files of conda are not read", conda.line))
             self.pythons.apply_conda(conda)
             return
@@ -353,28 +355,30 @@ class _ImageReader:
         if call.action == "uninstall":
             for requirement in call.packages:
                 subject.packages.pop(requirement.name, None)
-                subject.tensorflows = [
-                    other for other in subject.tensorflows if other.requirement.name != requirement.name
+                subject.tensorflow_installations = [
+                    other
+                    for other in subject.tensorflow_installations
+                    if other.requirement.name != requirement.name
                 ]
             return
         if self.pythons.is_refused(call, step.command) and call.action == "install":
-            subject.refused_lines.append(SourceLine(step.command.text[:200], call.line))
+            subject.refused_pip_lines.append(SourceLine(step.command.text[:200], call.line))
         self.requirements, self.limits = [], []
-        unknown_counts_before = subject.other_count, len(subject.unknown_lines)
-        subject.other_count += call.other_count
-        subject.skips_dependencies = subject.skips_dependencies or not call.has_dependencies
+        unknown_counts_before = subject.unnamed_count, len(subject.unknown_lines)
+        subject.unnamed_count += call.unnamed_count
+        subject.skips_dependencies = subject.skips_dependencies or not call.installs_dependencies
         for requirement in call.packages:
             self._add_requirement(requirement, python)
-        for path in call.files:
+        for path in call.requirements_files:
             self._apply_requirements_file(path, step, python, depth=0)
-        for path in call.constraints:
+        for path in call.constraints_files:
             self._apply_requirements_file(path, step, python, depth=0, is_constraint=True)
-        if call.action == "install" and call.has_dependencies and len(subject.pip_calls) < MAX_CALLS:
+        if call.action == "install" and call.installs_dependencies and len(subject.pip_calls) < MAX_CALLS:
             options = {argument.text.partition("=")[0] for argument in step.command.words}
             uses_default_index = (
                 not options & _INDEX_OPTIONS and not subject.environment.keys() & _INDEX_VARIABLES
             )
-            is_all_read = unknown_counts_before == (subject.other_count, len(subject.unknown_lines))
+            is_all_read = unknown_counts_before == (subject.unnamed_count, len(subject.unknown_lines))
             is_complete = (
                 uses_default_index
                 and is_all_read
@@ -392,7 +396,9 @@ class _ImageReader:
     ) -> None:
         """Apply a requirements or constraints file and the files that it includes."""
         self.file_count += 1
-        requirements_file = self._find_file(path, step.folder) if self.file_count <= MAX_FILES and depth < 5 else None
+        requirements_file = (
+            self._find_file(path, step.folder) if self.file_count <= MAX_FILES and depth < 5 else None
+        )
         if requirements_file is None:
             kind = "constraints" if is_constraint else "requirements"
             self.subject.unknown_lines.append(SourceLine(f"{kind} {path[:100]} could not be read", step.line))
@@ -413,7 +419,9 @@ class _ImageReader:
                 )
             elif line.startswith("-r") and not line.startswith("--"):
                 included_path = posixpath.join(posixpath.dirname(path), line[2:].strip())
-                self._apply_requirements_file(included_path, step, python, depth=depth + 1, is_constraint=is_constraint)
+                self._apply_requirements_file(
+                    included_path, step, python, depth=depth + 1, is_constraint=is_constraint
+                )
             elif (
                 not line.startswith("-")
                 and (requirement := parse_requirement(line, number, name)) is not None
@@ -424,7 +432,7 @@ class _ImageReader:
                 else:
                     self._add_requirement(requirement, python)
             elif not is_constraint:
-                self.subject.other_count += 1
+                self.subject.unnamed_count += 1
 
     def _add_requirement(self, requirement: PipRequirement, python: str | None) -> None:
         """Record that pip installs a requirement, unless its marker excludes this Python."""
@@ -442,10 +450,12 @@ class _ImageReader:
             return  # already installed, so pip changes nothing
         self.subject.packages[requirement.name] = installed
         if _is_tensorflow(requirement.name):
-            self.subject.tensorflows = [
-                other for other in self.subject.tensorflows if other.requirement.name != requirement.name
+            self.subject.tensorflow_installations = [
+                other
+                for other in self.subject.tensorflow_installations
+                if other.requirement.name != requirement.name
             ]
-            self.subject.tensorflows.append(installed)
+            self.subject.tensorflow_installations.append(installed)
 
 
 def _is_tensorflow(name: str) -> bool:
@@ -490,7 +500,8 @@ def _list_source_paths(copy: Copy, path: str) -> list[str]:
             continue
         relative_path = path[len(prefix) :]
         if len(name) < 200 and (
-            relative_path == name or ("/" not in relative_path and name and fnmatch.fnmatchcase(relative_path, name))
+            relative_path == name
+            or ("/" not in relative_path and name and fnmatch.fnmatchcase(relative_path, name))
         ):
             paths.append(posixpath.normpath(posixpath.join(posixpath.dirname(source), relative_path)))
         paths.append(posixpath.normpath(posixpath.join(source, relative_path)))

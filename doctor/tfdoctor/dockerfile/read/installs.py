@@ -138,13 +138,13 @@ class PipCall:
     python: str | None
     """The Python version in the program name or in uv's `--python`, such as `3.8`. None if there is none."""
     packages: tuple[PipRequirement, ...]
-    files: tuple[str, ...]
+    requirements_files: tuple[str, ...]
     """Paths of requirements files."""
-    constraints: tuple[str, ...]
+    constraints_files: tuple[str, ...]
     """Paths of constraints files."""
-    other_count: int
+    unnamed_count: int
     """The number of projects that are given by path or URL."""
-    has_dependencies: bool
+    installs_dependencies: bool
     """Whether the command also installs dependencies; False with `--no-deps`."""
     line: int
 
@@ -157,7 +157,7 @@ class CondaCall:
     """The packages as pairs of a name and a version as written."""
     environment: str
     """The name or path of the environment. Empty for the active one."""
-    files: tuple[str, ...]
+    spec_files: tuple[str, ...]
     """Paths of environment files, or of files with package lists."""
     line: int
 
@@ -170,7 +170,7 @@ class AptCall:
     """The action, such as `update` or `install`."""
     packages: tuple[tuple[str, str | None], ...]
     """The packages as pairs of a name and a version. The version is None if none is given."""
-    has_unknown: bool
+    has_unknown_argument: bool
     """Whether the value of an argument is unknown."""
     line: int
 
@@ -239,7 +239,9 @@ def parse_pip_call(command: Command) -> PipCall | None:
         arguments_index = _find_pip_arguments(remaining)
         if arguments_index is None:
             return None
-        python = match[1] if match[1] and "." in match[1] else None  # `python3` does not name the minor version
+        python = (
+            match[1] if match[1] and "." in match[1] else None
+        )  # `python3` does not name the minor version
         remaining = remaining[arguments_index:]
         program = arguments[0].text
     elif name == "uv":
@@ -302,7 +304,7 @@ def _parse_pip_arguments(
     redirected_parts = {
         redirect.word_count: f"{redirect.operator}{redirect.target}"
         for redirect in command.redirects
-        if redirect.is_glued
+        if redirect.is_attached
     }
     skips_next = False
     for index, argument in enumerate(arguments[:MAX_PIP_ARGUMENTS]):
@@ -348,10 +350,10 @@ def _parse_pip_arguments(
         program=program,
         python=python,
         packages=tuple(packages),
-        files=tuple(files),
-        constraints=tuple(constraints),
-        other_count=other_count,
-        has_dependencies=has_dependencies,
+        requirements_files=tuple(files),
+        constraints_files=tuple(constraints),
+        unnamed_count=other_count,
+        installs_dependencies=has_dependencies,
         line=command.line,
     )
 

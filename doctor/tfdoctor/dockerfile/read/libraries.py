@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
     from tfdoctor.dockerfile.read.bases import BaseReference
     from tfdoctor.dockerfile.read.image_model import ImageModel
-    from tfdoctor.dockerfile.read.tensorflow import TensorFlow
+    from tfdoctor.dockerfile.read.tensorflow import ImageTensorFlow
 
-__all__ = ["SITE_FOLDER", "RequiredLibrary", "list_libraries", "list_nvidia_wheels"]
+__all__ = ["SITE_FOLDER", "RequiredLibrary", "list_nvidia_wheels", "list_required_libraries"]
 
 SITE_FOLDER = "site-packages"
 """The folder that pip installs into. The path is relative, because the parent folder is unknown."""
@@ -62,7 +62,7 @@ class RequiredLibrary:
     soname: str
     is_found: bool | None
     """Whether the image has the library. None if unknown."""
-    offer: ImageLibrary | None = None
+    image_library: ImageLibrary | None = None
     """The library in the image, possibly in another version. None if there is none or its path is unknown."""
 
 
@@ -81,8 +81,8 @@ def _parse_pin(specifier: str) -> str:
     return match[1] if match is not None else ""
 
 
-def list_libraries(
-    subject: ImageModel, tensorflow: TensorFlow, compat: Compat
+def list_required_libraries(
+    subject: ImageModel, tensorflow: ImageTensorFlow, compat: Compat
 ) -> tuple[RequiredLibrary, ...]:
     """Return the libraries that the release opens; empty if the release is unknown or has no GPU code."""
     release = tensorflow.release
@@ -91,7 +91,7 @@ def list_libraries(
     base = subject.base
     if (
         base.kind in ("official", "ngc")
-        and base.tensorflow == release.version
+        and base.tensorflow_version == release.version
         and _has_complete_libraries(base, compat)
     ):
         return tuple(RequiredLibrary(soname, is_found=True) for soname in release.required_libraries)
@@ -99,18 +99,18 @@ def list_libraries(
     may_be_elsewhere = (
         base.kind == "unknown"
         or bool(subject.cuda_from_other_sources)
-        or any(re.match(r"cuda|cudnn|cudatoolkit", package) for package in subject.conda)
+        or any(re.match(r"cuda|cudnn|cudatoolkit", package) for package in subject.conda_packages)
         or any(
             package in ("cuda", "cuda-toolkit", "nvidia-cuda-toolkit", "nvidia-cudnn", "cudnn")
-            for package in subject.apt
+            for package in subject.apt_packages
         )
         or (
             base.kind in ("cuda", "official", "ngc")
             and subject.base.cuda is None
-            and subject.base.gpu is not False
+            and subject.base.is_for_gpu is not False
         )
     )
-    if base.kind == "official" and not subject.tensorflows:
+    if base.kind == "official" and not subject.tensorflow_installations:
         may_be_elsewhere = True  # the official-image-broken check reports missing libraries
     if any("nvidia" in line.text or "requirements" in line.text for line in subject.unknown_lines):
         may_be_elsewhere = True
@@ -124,14 +124,14 @@ def _has_complete_libraries(base: BaseReference, compat: Compat) -> bool:
     """Return whether a base image contains all libraries of its TensorFlow. NGC images always do."""
     if base.kind == "ngc":
         return True
-    image = compat.official_image(base.tensorflow or "")
-    return bool(base.gpu) and image is not None and image.recipe.works
+    image = compat.find_official_image(base.tensorflow_version or "")
+    return bool(base.is_for_gpu) and image is not None and image.recipe.has_working_libraries
 
 
 def _find_library(
     soname: str,
     subject: ImageModel,
-    tensorflow: TensorFlow,
+    tensorflow: ImageTensorFlow,
     release: Release,
     compat: Compat,
     *,
@@ -143,14 +143,19 @@ def _find_library(
     libraries_in_other_versions: list[ImageLibrary] = []
     for image_library in _iter_image_libraries(soname, subject, compat):
         if image_library.name == soname:
-            return RequiredLibrary(soname, is_found=True, offer=image_library)
+            return RequiredLibrary(soname, is_found=True, image_library=image_library)
         libraries_in_other_versions.append(image_library)
-    if "cudnn" in soname and subject.base.has_cudnn and subject.base.cudnn is None and not libraries_in_other_versions:
+    if (
+        "cudnn" in soname
+        and subject.base.has_cudnn
+        and subject.base.cudnn is None
+        and not libraries_in_other_versions
+    ):
         may_be_elsewhere = True  # the version of the image's cuDNN is unknown
     return RequiredLibrary(
         soname,
         is_found=None if may_be_elsewhere else False,
-        offer=libraries_in_other_versions[0] if libraries_in_other_versions else None,
+        image_library=libraries_in_other_versions[0] if libraries_in_other_versions else None,
     )
 
 
@@ -184,12 +189,12 @@ def _iter_toolkits(
         wheel = compat.find_wheel(soname, int(match[2])) if match is not None else None
         if match is not None and wheel is not None and wheel.project == project:
             # The project name has only the major version of CUDA. CUDA 11's wheels have the sonames of 11.7 and newer.
-            cuda = compat.cuda_of_wheels.get(int(match[2]), f"{match[2]}.0")
+            cuda = compat.wheel_toolkits.get(int(match[2]), f"{match[2]}.0")
             yield f"{SITE_FOLDER}/{wheel.folder}", cuda, subject.packages[project].requirement.source_line
     base = subject.base
     if base.cuda is not None and (base.flavour in ("runtime", "devel") or stem == "cudart"):
         yield "", base.cuda, base.source_line
-    for name, (_, line) in subject.apt.items():
+    for name, (_, line) in subject.apt_packages.items():
         match = _VERSIONED_PACKAGE.fullmatch(name)
         if match is None:
             continue
@@ -213,7 +218,7 @@ def _iter_cudnn_libraries(subject: ImageModel, newest_major: str) -> Iterator[Im
                 subject.packages[project].requirement.source_line,
                 version or None,
             )
-    for name, (pin, line) in subject.apt.items():
+    for name, (pin, line) in subject.apt_packages.items():
         match = _CUDNN_PACKAGE.fullmatch(name)
         if match is not None:
             version_match = re.match(r"\d+\.\d+(?:\.\d+)*", pin or "")

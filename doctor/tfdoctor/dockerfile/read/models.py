@@ -44,7 +44,7 @@ class Copy:
     """The paths with their variables expanded. Paths that are not known are omitted."""
     target: str | None
     """The absolute path in the image. None if unknown."""
-    origin: str | None
+    source_stage: str | None
     """The value of `--from`: the name or number of a stage, or an image. None for the build context."""
     line: int
     content: str | None = None
@@ -75,7 +75,7 @@ class BuildStage:
     """The name in lower case. Empty if the stage has none."""
     base: str | None
     """The base image. None if it is another stage, or if its name is unknown."""
-    parent: int | None
+    parent_index: int | None
     """The index of the stage that this one builds on. None if it builds on an image."""
     written_base: str
     """The image as written in FROM, without expanding variables."""
@@ -95,12 +95,12 @@ class Dockerfile:
     """Whether the file is so long that its end was not read."""
 
     @property
-    def chain(self) -> tuple[BuildStage, ...]:
+    def stage_chain(self) -> tuple[BuildStage, ...]:
         """The last stage and the stages that it builds on, in build order."""
         if not self.stages:
             return ()
         stages = [self.stages[-1]]
-        while (parent := stages[-1].parent) is not None:
+        while (parent := stages[-1].parent_index) is not None:
             stages.append(self.stages[parent])
         return tuple(reversed(stages))
 

@@ -46,7 +46,7 @@ class PythonTracker:
             self.version_by_command |= {"python": version, "pip": version}
         # Since Ubuntu 20.04 and Debian 11, python3-pip also has a `pip` command.
         elif version is not None and (
-            (base.system is not None and base.system >= "20.04") or _has_plain_pip(base)
+            (base.ubuntu_release is not None and base.ubuntu_release >= "20.04") or _has_plain_pip(base)
         ):
             self.version_by_command |= {"pip": version, "python": None}
         self.environments: dict[str, str | None] = {}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tfdoctor.dockerfile.read.models import BuildStage, Copy, Dockerfile, Setting, ShellCommand
-from tfdoctor.dockerfile.read.shell import expand, parse_commands
+from tfdoctor.dockerfile.read.shell import expand_variables, parse_commands
 from tfdoctor.dockerfile.read.syntax import parse_instructions
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class _StageBuilder:
     index: int
     name: str
     base: str | None
-    parent: int | None
+    parent_index: int | None
     """The index of the stage that it builds on. None if it builds on an image."""
     written_base: str
     """The base image as written."""
@@ -85,7 +85,7 @@ class _StageBuilder:
             self.index,
             self.name,
             self.base,
-            self.parent,
+            self.parent_index,
             self.written_base,
             self.line,
             self.platform,
@@ -125,9 +125,9 @@ def _start_stage(
     arguments = arguments_text.split()
     written_base = arguments[0] if arguments else ""
     name = arguments[2].lower() if len(arguments) > 2 and arguments[1].lower() == "as" else ""
-    expanded = expand(written_base, global_arguments)
+    expanded = expand_variables(written_base, global_arguments)
     image = expanded.text.strip("\"'") if expanded.is_known else None
-    platform = expand(flags.get("platform", ""), global_arguments)
+    platform = expand_variables(flags.get("platform", ""), global_arguments)
     parent = None
     if image:
         parent = next(
@@ -137,7 +137,7 @@ def _start_stage(
         index=len(stages),
         name=name,
         base=None if parent is not None or not image else image,
-        parent=parent.index if parent is not None else None,
+        parent_index=parent.index if parent is not None else None,
         written_base=written_base,
         line=instruction.line,
         platform=platform.text if platform.is_known and platform.text else None,
@@ -167,7 +167,7 @@ def _parse_instruction(
     elif instruction.name == "ENV":
         _parse_environment(instruction, stage)
     elif instruction.name == "WORKDIR":
-        expanded = expand(instruction.body.text.strip().strip("\"'"), stage.variables)
+        expanded = expand_variables(instruction.body.text.strip().strip("\"'"), stage.variables)
         stage.folder = _resolve_path(stage.folder, expanded.text) if expanded.is_known else None
     elif instruction.name in ("COPY", "ADD"):
         stage.steps += _parse_copies(instruction, stage)
@@ -191,7 +191,7 @@ def _parse_arguments(
     while position < len(text):
         match = _PAIR.match(text, position)
         if match is not None:
-            expanded = expand(
+            expanded = expand_variables(
                 _unquote(match[2]),
                 {**global_arguments, **variables, **arguments}
                 if arguments is global_arguments
@@ -234,7 +234,7 @@ def _parse_environment(instruction: Instruction, stage: _StageBuilder) -> None:
 
 
 def _make_setting(name: str, value: str, line: int, variables: dict[str, str | None]) -> Setting:
-    expanded = expand(value, variables)
+    expanded = expand_variables(value, variables)
     return Setting(name, expanded.text if expanded.is_known else None, line, value)
 
 
@@ -253,21 +253,17 @@ def _parse_copies(instruction: Instruction, stage: _StageBuilder) -> Iterator[Co
             value = json.loads(arguments_text)
         except (ValueError, RecursionError):
             value = []
-        arguments = (
-            [item for item in value if isinstance(item, str)]
-            if isinstance(value, list)
-            else []
-        )
+        arguments = [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
     else:
         arguments = arguments_text.split()
-    expanded = [expand(argument.strip("\"'"), stage.variables) for argument in arguments]
+    expanded = [expand_variables(argument.strip("\"'"), stage.variables) for argument in arguments]
     if len(expanded) < 2:
         return
     destination = expanded[-1]
     target = _resolve_path(stage.folder, destination.text) if destination.is_known else None
     if target is not None and destination.text.endswith(("/", "/.")) and target != "/":
         target += "/"
-    origin = expand(flags["from"], stage.variables) if "from" in flags else None
+    origin = expand_variables(flags["from"], stage.variables) if "from" in flags else None
     # No stage is called "?". An unknown stage must not be taken for the build context, which None stands for.
     origin_name = None if origin is None else origin.text if origin.is_known else "?"
     if instruction.heredocs:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["Command", "Expanded", "Redirect", "Word", "expand", "parse_commands"]
+__all__ = ["Command", "ExpandedText", "Redirect", "Word", "expand_variables", "parse_commands"]
 
 MAX_VALUE_CHARS = 4096
 """The largest length of an expanded value. A longer value is unknown."""
@@ -49,7 +49,7 @@ _PREFIX_WORDS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Expanded:
+class ExpandedText:
     """A text with its variables expanded."""
 
     text: str
@@ -75,7 +75,7 @@ class Redirect:
     target: str
     word_count: int
     """The number of words of the command before the redirection."""
-    is_glued: bool
+    is_attached: bool
     """Whether there is no space between the previous word and it, as in `tensorflow>=2.4`."""
 
 
@@ -103,9 +103,9 @@ class Command:
         return self.words[0].line if self.words else 0
 
 
-def expand(
+def expand_variables(
     text: str, variables: Mapping[str, str | None], *, default: str | None = None, depth: int = 0
-) -> Expanded:
+) -> ExpandedText:
     """Expand `$A`, `${A}`, `${A:-x}`, `${A:+x}`, `${A/x/y}`, `${A%x}` and similar forms, but keep quotes.
 
     A variable whose value in `variables` is None is unknown. A name that is not in `variables` has the value `default`,
@@ -128,8 +128,8 @@ def expand(
             size += len(value)
     result = "".join(parts)
     if len(result) > MAX_VALUE_CHARS and size:
-        return Expanded(result[:MAX_VALUE_CHARS], False)
-    return Expanded(result, is_known)
+        return ExpandedText(result[:MAX_VALUE_CHARS], False)
+    return ExpandedText(result, is_known)
 
 
 def _parse_variable(
@@ -182,7 +182,7 @@ def _expand_braced(
 
     def expand_alternative(text: str) -> str | None:
         """Return the text after the operator with its variables expanded; None if it is not known."""
-        expanded = expand(text, variables, default=default, depth=depth + 1)
+        expanded = expand_variables(text, variables, default=default, depth=depth + 1)
         return expanded.text if expanded.is_known else None
 
     # These forms exist for unset variables, so an undeclared variable counts as unset and not as unknown.
@@ -311,7 +311,10 @@ def _unwrap_command(
         return
     redirects = tuple(
         Redirect(
-            redirect.operator, redirect.target, max(redirect.word_count - removed_count, 0), redirect.is_glued
+            redirect.operator,
+            redirect.target,
+            max(redirect.word_count - removed_count, 0),
+            redirect.is_attached,
         )
         for redirect in builder.redirects
     )
@@ -416,7 +419,7 @@ def _parse_word(
             position = closing + 1
         elif char == '"':
             inner, position = _parse_quoted(text, position + 1)
-            expanded = expand(inner, variables)
+            expanded = expand_variables(inner, variables)
             parts.append(expanded.text)
             is_known = is_known and expanded.is_known and "`" not in inner
         elif char == "\\":

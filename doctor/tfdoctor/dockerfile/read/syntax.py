@@ -179,4 +179,6 @@ def _parse_heredoc(
         offsets.append(size)
         size += len(line) + 1
     text = "\n".join(lines[index:end_index])
-    return JoinedText(text, tuple(offsets) or (0,), tuple(range(index + 1, end_index + 1)) or (index + 1,)), end_index + 1
+    return JoinedText(
+        text, tuple(offsets) or (0,), tuple(range(index + 1, end_index + 1)) or (index + 1,)
+    ), end_index + 1

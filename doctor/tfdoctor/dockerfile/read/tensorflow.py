@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
     from tfdoctor.dockerfile.read.image_model import ImageModel, InstalledDistribution
 
-__all__ = ["TensorFlow", "find_tensorflow", "resolve_tensorflow"]
+__all__ = ["ImageTensorFlow", "find_tensorflow", "resolve_tensorflow"]
 
-State = Literal["there", "unknown", "newer", "no-such", "no-wheel", "retired", "cpu", "none"]
+TensorFlowState = Literal["there", "unknown", "newer", "no-such", "no-wheel", "retired", "cpu", "none"]
 """What is known about the TensorFlow in an image.
 
 * there: the release is in the table.
@@ -30,10 +30,10 @@ State = Literal["there", "unknown", "newer", "no-such", "no-wheel", "retired", "
 
 
 @dataclass(frozen=True, slots=True)
-class TensorFlow:
+class ImageTensorFlow:
     """The TensorFlow in an image: the last one that is installed, or else the one in the base image."""
 
-    state: State
+    state: TensorFlowState
     package: str
     release: Release | None
     """The installed release, or the required one if it has no wheel for this Python. None if unknown."""
@@ -43,7 +43,7 @@ class TensorFlow:
     """The installation. None if TensorFlow comes with the base image, or if there is none."""
     is_pinned: bool
     """Whether the requirement or the base image's tag allows only one version."""
-    text: str
+    written_name: str
     """The requirement or the base image, as written."""
     line: int
     source: str = ""
@@ -64,71 +64,73 @@ class TensorFlow:
     @property
     def name(self) -> str:
         """The name for messages, such as `TensorFlow 2.4.1`, or the requirement as written if that is unknown."""
-        return f"TensorFlow {self.release.version}" if self.release is not None else self.text
+        return f"TensorFlow {self.release.version}" if self.release is not None else self.written_name
 
 
-def find_tensorflow(subject: ImageModel, compat: Compat) -> TensorFlow:
+def find_tensorflow(subject: ImageModel, compat: Compat) -> ImageTensorFlow:
     """Return the TensorFlow that is installed last, or the one in the base image."""
-    if subject.tensorflows:
-        return resolve_tensorflow(subject.tensorflows[-1], subject, compat)
+    if subject.tensorflow_installations:
+        return resolve_tensorflow(subject.tensorflow_installations[-1], subject, compat)
     base = subject.base
     if base.kind in ("official", "ngc"):
-        release = compat.release(base.tensorflow) if base.tensorflow else None
-        if base.kind == "official" and base.tensorflow:
-            release = compat.release(base.tensorflow, base.package) or release
+        release = compat.find_release(base.tensorflow_version) if base.tensorflow_version else None
+        if base.kind == "official" and base.tensorflow_version:
+            release = compat.find_release(base.tensorflow_version, base.tensorflow_package) or release
         is_pinned = not base.tag.startswith("latest")
-        state: State = "there" if release is not None else "unknown"
-        if base.kind == "official" and base.gpu is False:
+        state: TensorFlowState = "there" if release is not None else "unknown"
+        if base.kind == "official" and base.is_for_gpu is False:
             state = "cpu"
-        return TensorFlow(
+        return ImageTensorFlow(
             state=state,
-            package=base.package,
+            package=base.tensorflow_package,
             release=release,
             python=base.python,
             installed=None,
             is_pinned=is_pinned,
-            text=base.reference,
+            written_name=base.image_name,
             line=base.line,
         )
-    return TensorFlow(
+    return ImageTensorFlow(
         state="none",
         package="tensorflow",
         release=None,
         python=base.python,
         installed=None,
         is_pinned=False,
-        text="",
+        written_name="",
         line=base.line,
     )
 
 
-def resolve_tensorflow(installed: InstalledDistribution, subject: ImageModel, compat: Compat) -> TensorFlow:
+def resolve_tensorflow(
+    installed: InstalledDistribution, subject: ImageModel, compat: Compat
+) -> ImageTensorFlow:
     """Return the TensorFlow that a requirement installs, limited by the constraints for its package."""
     requirement = installed.requirement
     specifier = ",".join(
         (
             requirement.specifier,
-            *(text for text in subject.list_limits(requirement.name) if text != requirement.specifier),
+            *(text for text in subject.list_specifiers(requirement.name) if text != requirement.specifier),
         )
     )
     specifier = specifier.strip(",") if not requirement.redirected_part else ""
     is_pinned = requirement.is_known and _allows_one_version(specifier)
 
-    def make_tensorflow(state: State, release: Release | None = None) -> TensorFlow:
+    def make_tensorflow(state: TensorFlowState, release: Release | None = None) -> ImageTensorFlow:
         """Return the TensorFlow of this requirement with the given state."""
-        return TensorFlow(
+        return ImageTensorFlow(
             state=state,
             package=requirement.name,
             release=release,
             python=installed.python,
             installed=installed,
             is_pinned=is_pinned,
-            text=requirement.text + requirement.redirected_part,
+            written_name=requirement.text + requirement.redirected_part,
             line=requirement.line,
             source=requirement.source,
         )
 
-    distribution = compat.distribution(requirement.name)
+    distribution = compat.find_distribution(requirement.name)
     if distribution is not None and distribution.gpu is False:
         return make_tensorflow("cpu")
     if requirement.name not in ("tensorflow", "tensorflow-gpu") or not requirement.is_known:
@@ -138,14 +140,21 @@ def resolve_tensorflow(installed: InstalledDistribution, subject: ImageModel, co
         matching_releases = _list_matching_releases(specifier, releases)
     except (InvalidSpecifier, versions.VersionSyntaxError, ValueError):
         return make_tensorflow("unknown")
-    if distribution is not None and distribution.retired and _is_allowed(specifier, distribution.retired):
+    if (
+        distribution is not None
+        and distribution.retired_version
+        and _is_allowed(specifier, distribution.retired_version)
+    ):
         return make_tensorflow("retired")
     if not matching_releases:
         is_newer = not specifier or any(
-            condition.operator in ("==", "===", ">=", ">", "~=") and _is_newer_than_table(condition.version, releases, compat)
+            condition.operator in ("==", "===", ">=", ">", "~=")
+            and _is_newer_than_table(condition.version, releases, compat)
             for condition in SpecifierSet(specifier)
         )
-        is_older = any(_is_older_than_table(condition.version, releases) for condition in SpecifierSet(specifier))
+        is_older = any(
+            _is_older_than_table(condition.version, releases) for condition in SpecifierSet(specifier)
+        )
         return make_tensorflow("newer" if is_newer else "unknown" if is_older else "no-such")
     installable_releases = [
         candidate
@@ -169,7 +178,9 @@ def _allows_one_version(specifier: str) -> bool:
 def _list_matching_releases(specifier: str, releases: list[Release]) -> list[Release]:
     """Return the releases that match a specifier, newest first."""
     specifiers = SpecifierSet(specifier)
-    candidates = {release.version for release in releases if not release.yanked or _allows_one_version(specifier)}
+    candidates = {
+        release.version for release in releases if not release.yanked or _allows_one_version(specifier)
+    }
     matching = (
         set(specifiers.filter(candidates))
         if specifier

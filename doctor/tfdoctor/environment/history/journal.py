@@ -35,12 +35,12 @@ from typing import TYPE_CHECKING
 from tfdoctor.environment.folder import (
     STATE_FOLDER,
     acquire_lock,
-    fsync,
     get_unfinished_path,
     give_to_owner_of_folder,
     is_folder,
-    remove,
-    sync,
+    remove_path,
+    sync_path,
+    sync_paths,
     write_atomically,
 )
 from tfdoctor.environment.history import snapshot
@@ -51,7 +51,6 @@ from tfdoctor.environment.history.record import (
     History,
     HistoryEntry,
     add_step,
-    check_conflicts,
     compute_changes,
     find_conflicts,
     has_state,
@@ -59,13 +58,14 @@ from tfdoctor.environment.history.record import (
     list_step_numbers,
     read_history,
     read_undo,
+    require_no_conflicts,
     write_history,
     write_undo,
 )
 from tfdoctor.environment.history.restore import Restorer, SavedContents
 from tfdoctor.environment.history.snapshot import (
-    FILES,
-    MANIFEST,
+    CONTENTS_FOLDER,
+    MANIFEST_FILE,
     JournalError,
     PathChange,
     PathState,
@@ -105,11 +105,11 @@ _RESUME_HINT = (
 class UndoResult:
     """The result of an undo."""
 
-    entries: tuple[HistoryEntry, ...]
+    undone_steps: tuple[HistoryEntry, ...]
     """The steps that were undone, newest first."""
-    restored: int
+    restored_count: int
     """The number of restored paths."""
-    unrestored: tuple[str, ...]
+    unrestored_paths: tuple[str, ...]
     """The paths that were not restored, because another program changed them or their old contents are lost."""
 
 
@@ -128,7 +128,7 @@ class Journal:
         """The file descriptor of the lock; -1 if the lock is not held."""
         self._history = History()
         self._step: Step | None = None
-        self.recovered: tuple[str, ...] = ()
+        self.recovery_notes: tuple[str, ...] = ()
         """Sentences for the user about unfinished changes of a killed process, and how they were resolved."""
 
     @classmethod
@@ -151,7 +151,7 @@ class Journal:
         return journal
 
     @staticmethod
-    def read(prefix: Path) -> tuple[HistoryEntry, ...]:
+    def read_entries(prefix: Path) -> tuple[HistoryEntry, ...]:
         """Return the finished steps, oldest first, without locking or writing anything.
 
         Return an empty tuple if an undo has begun. Raise JournalError if the journal is damaged or cannot be read.
@@ -195,7 +195,9 @@ class Journal:
 
     # -------- steps
 
-    def step(self, *, title: str, codes: Sequence[str] = (), paths: Sequence[Path] | None = None) -> Step:
+    def begin_step(
+        self, *, title: str, codes: Sequence[str] = (), paths: Sequence[Path] | None = None
+    ) -> Step:
         """Take a snapshot and begin a step. The caller may change the environment after that.
 
         `paths` are the paths that the step may change; their parent folders may be created, too. With None, any path may
@@ -222,7 +224,7 @@ class Journal:
                 os.mkdir(folder, 0o700)
                 snapshot.take_snapshot(self._prefix, folder, title, scope)
                 for folder_above in (self._steps, self._folder, self._prefix):
-                    fsync(folder_above)
+                    sync_path(folder_above)
         except BaseException:
             with contextlib.suppress(OSError):
                 self._delete_step(number)
@@ -320,7 +322,7 @@ class Journal:
         ]
         folders = {os.path.dirname(f"{self._prefix}/{change.path}") for change in changes}
         readable = [path for path in files if os.access(path, os.R_OK)]  # a file may have no read permission
-        sync([*readable, *filter(is_folder, folders)])
+        sync_paths([*readable, *filter(is_folder, folders)])
 
     def _delete_unneeded(self, number: int) -> None:
         """Delete the files of a finished step that undo does not need.
@@ -328,11 +330,11 @@ class Journal:
         The manifest is deleted last, because its absence means that all other files were deleted.
         """
         folder = f"{self._steps}/{number}"
-        if not os.path.lexists(f"{folder}/{MANIFEST}"):
+        if not os.path.lexists(f"{folder}/{MANIFEST_FILE}"):
             return
-        write_atomically(f"{folder}/{DONE_FILE}", b"", private=True)
+        write_atomically(f"{folder}/{DONE_FILE}", b"", is_private=True)
         needed = {change.kept.path for change in self._history.changes.values() if change.kept is not None}
-        files = f"{number}/{FILES}"
+        files = f"{number}/{CONTENTS_FOLDER}"
         for folder_name in (
             os.listdir(f"{self._steps}/{files}") if is_folder(f"{self._steps}/{files}") else []
         ):
@@ -344,7 +346,7 @@ class Journal:
                     os.unlink(f"{content_folder}/{name}")
             with contextlib.suppress(OSError):
                 os.rmdir(content_folder)
-        os.unlink(f"{folder}/{MANIFEST}")
+        os.unlink(f"{folder}/{MANIFEST_FILE}")
 
     def _revert(self, entry: HistoryEntry) -> None:
         """Undo a step that was not committed. Raise JournalError if some paths cannot be restored."""
@@ -363,7 +365,9 @@ class Journal:
         Return (title of the step, number of restored paths, paths that could not be restored).
         """
         title, scope, entries = snapshot.read_snapshot(f"{self._steps}/{number}")
-        changes = snapshot.find_differences(self._prefix, entries, snapshot.scan_states(self._prefix, scope))
+        changes = snapshot.compare_with_snapshot(
+            self._prefix, entries, snapshot.scan_states(self._prefix, scope)
+        )
         changed_paths = {change.path for change in changes}
         valid_pyc = {
             path: (entry.state.size, entry.state.mtime_ns)
@@ -372,7 +376,7 @@ class Journal:
         }
         contents = SavedContents(self._steps)
         restorer = Restorer(
-            self._prefix, self._stage, contents, changes, valid_pyc=valid_pyc, exact=scope.is_whole
+            self._prefix, self._stage, contents, changes, valid_pyc=valid_pyc, includes_pyc=scope.is_whole
         )
         restorer.apply()
         self._delete_step(number)
@@ -388,9 +392,9 @@ class Journal:
         """
         folder = f"{self._steps}/{number}"
         if is_folder(folder):
-            remove(f"{folder}/{MANIFEST}")
-            fsync(folder)
-            remove(folder)
+            remove_path(f"{folder}/{MANIFEST_FILE}")
+            sync_path(folder)
+            remove_path(folder)
 
     # -------- undo
 
@@ -403,21 +407,21 @@ class Journal:
         self._check_idle()
         history = self._history
         if not history.entries:
-            return UndoResult(entries=(), restored=0, unrestored=())
+            return UndoResult(undone_steps=(), restored_count=0, unrestored_paths=())
         try:
             with _convert_os_errors(f"{self._prefix}: nothing was taken back"):
                 externally_changed, lost_paths, skipped = find_conflicts(
                     self._prefix, history, SavedContents(self._steps)
                 )
                 if not force:
-                    check_conflicts(externally_changed, lost_paths)
+                    require_no_conflicts(externally_changed, lost_paths)
                 restorer = self._make_restorer(skipped)
-                restorer.stage()
+                restorer.stage_files()
                 write_undo(self._folder, skipped)
         except BaseException:
             for name in (UNDO_FILE, STAGE_FOLDER):
                 with contextlib.suppress(OSError):
-                    remove(f"{self._folder}/{name}")
+                    remove_path(f"{self._folder}/{name}")
             raise
         with _convert_os_errors(f"{self._prefix}: undoing the changes was interrupted", hint=_RESUME_HINT):
             restorer.apply()
@@ -425,9 +429,9 @@ class Journal:
         unrestored = {*externally_changed, *lost_paths, *restorer.unrestored}
         changed_paths = {path for path in history.changes if not is_python_cache(path)}
         return UndoResult(
-            entries=history.entries[::-1],
-            restored=len(changed_paths - unrestored),
-            unrestored=tuple(sorted(unrestored)),
+            undone_steps=history.entries[::-1],
+            restored_count=len(changed_paths - unrestored),
+            unrestored_paths=tuple(sorted(unrestored)),
         )
 
     @property
@@ -440,16 +444,16 @@ class Journal:
         history = self._history
         changes = [change for path, change in history.changes.items() if path not in skipped]
         contents = SavedContents(self._steps)
-        return Restorer(self._prefix, self._stage, contents, changes, valid_pyc=history.compiled)
+        return Restorer(self._prefix, self._stage, contents, changes, valid_pyc=history.valid_pyc)
 
     def _delete_history(self) -> None:
         """Mark the undo as finished with one rename, then delete the journal's files."""
         with contextlib.suppress(FileNotFoundError):
             os.rename(self._steps, f"{self._folder}/{DELETED_STEPS_FOLDER}")
-        fsync(self._folder)
+        sync_path(self._folder)
         self._history = History()
         for name in (HISTORY_FILE, UNDO_FILE, DELETED_STEPS_FOLDER):
-            remove(f"{self._folder}/{name}")
+            remove_path(f"{self._folder}/{name}")
 
     # -------- recovery
 
@@ -463,22 +467,22 @@ class Journal:
             self._stage,
             *(get_unfinished_path(f"{self._folder}/{name}") for name in (HISTORY_FILE, UNDO_FILE)),
         ):
-            remove(path)
+            remove_path(path)
         messages = [] if skipped_paths is None else [self._finish_undo(skipped_paths)]
         _check_complete(self._folder, self._history)
         for number in reversed(list_step_numbers(self._folder)):
             if number in self._history:
                 with contextlib.suppress(OSError):
                     self._delete_unneeded(number)
-            elif os.path.lexists(f"{self._steps}/{number}/{MANIFEST}"):
+            elif os.path.lexists(f"{self._steps}/{number}/{MANIFEST_FILE}"):
                 title, count, lost_paths = self._roll_back(number)
                 messages.append(
                     f"“{clean_line(title)}” had been interrupted: what it had done was taken back "
                     f"({_format_count(count)})." + _describe_lost(lost_paths)
                 )
             else:
-                remove(f"{self._steps}/{number}")  # a step without a manifest changed nothing
-        self.recovered = tuple(messages)
+                remove_path(f"{self._steps}/{number}")  # a step without a manifest changed nothing
+        self.recovery_notes = tuple(messages)
 
     def _finish_undo(self, skipped: set[str]) -> str:
         """Finish an interrupted undo, and return a sentence about it for the user.
@@ -651,7 +655,7 @@ def _check_complete(folder: str, history: History) -> None:
     """Raise JournalError if history.json lacks a finished step, because that step cannot be undone."""
     for number in list_step_numbers(folder):
         step = f"{folder}/{STEPS_FOLDER}/{number}"
-        is_done = os.path.lexists(f"{step}/{DONE_FILE}") and not os.path.lexists(f"{step}/{MANIFEST}")
+        is_done = os.path.lexists(f"{step}/{DONE_FILE}") and not os.path.lexists(f"{step}/{MANIFEST_FILE}")
         if is_done and number not in history:
             path, reason = f"{folder}/{HISTORY_FILE}", f"step {number} is missing"
             raise make_damage_error(path, reason)

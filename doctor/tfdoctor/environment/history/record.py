@@ -19,7 +19,7 @@ from tfdoctor.environment.history.snapshot import (
     JournalError,
     PathChange,
     PathState,
-    are_equal,
+    are_equal_states,
     is_python_cache,
     lstat_below,
     make_damage_error,
@@ -66,7 +66,7 @@ class History:
     """Oldest first."""
     changes: Mapping[str, PathChange] = field(default_factory=dict)
     """The combined change of each path, by path."""
-    compiled: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    valid_pyc: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """(size, mtime in ns) of the compiled files that belong to the original versions of changed sources, by path."""
 
     def __contains__(self, number: int) -> bool:
@@ -84,7 +84,7 @@ def compute_changes(
     `top` is the environment, and `steps` the folder of all steps. `old_entries` is the snapshot before the step, and
     `new_states` are the states after the step. Raise OSError if a file cannot be read.
     """
-    contents, changes = SavedContents(steps), snapshot.find_differences(top, old_entries, new_states)
+    contents, changes = SavedContents(steps), snapshot.compare_with_snapshot(top, old_entries, new_states)
     paths_to_hash = {}  # the saved hard links, by path in the environment; "" if a program wrote into the file
     for change in changes:
         before, saved_file = change.before, change.kept
@@ -114,7 +114,7 @@ def _is_unchanged(change: PathChange) -> bool:
     """Return whether both states of a path are known to be the same."""
     before = change.before
     is_known = before is None or before.type != "file" or before.sha256 is not None
-    return is_known and are_equal(before, change.after, compare_times=True)
+    return is_known and are_equal_states(before, change.after, compare_times=True)
 
 
 def _matches_state(before: PathState | None, state: PathState | None) -> bool:
@@ -124,8 +124,8 @@ def _matches_state(before: PathState | None, state: PathState | None) -> bool:
     """
     if before is not None and state is not None and before.type == "file" and before.sha256 is None:
         before = before._replace(sha256=state.sha256)
-        return are_equal(before, state, compare_times=True)
-    return are_equal(before, state)
+        return are_equal_states(before, state, compare_times=True)
+    return are_equal_states(before, state)
 
 
 def add_step(
@@ -140,7 +140,7 @@ def add_step(
     `before` and the newest as `after`. If another program changed the path between two steps, `before` is the state that
     the program left.
     """
-    changes, compiled = dict(history.changes), dict(history.compiled)
+    changes, compiled = dict(history.changes), dict(history.valid_pyc)
     step_changes = list(step_changes)
     for change in step_changes:
         path, before = change.path, change.before
@@ -149,7 +149,9 @@ def add_step(
             is_recorded_state = is_python_cache(path) or any(
                 _matches_state(before, state) for state in (previous.after, previous.before)
             )
-            merged = previous._replace(after=change.after) if is_recorded_state else change._replace(foreign=True)
+            merged = (
+                previous._replace(after=change.after) if is_recorded_state else change._replace(foreign=True)
+            )
         elif (
             before is not None
             and path.endswith(".pyc")
@@ -169,7 +171,7 @@ def add_step(
             and _find_source(path) in changed_sources
         ):
             compiled.setdefault(path, (old_entry.state.size, old_entry.state.mtime_ns))
-    return History(entries=(*history.entries, entry), changes=changes, compiled=compiled)
+    return History(entries=(*history.entries, entry), changes=changes, valid_pyc=compiled)
 
 
 def _find_source(compiled_path: str) -> str:
@@ -248,10 +250,10 @@ def has_state(
         if absolute_path not in hashes:
             hashes[absolute_path] = snapshot.hash_file(absolute_path)
         current = current._replace(sha256=hashes[absolute_path])
-    return are_equal(current, state)
+    return are_equal_states(current, state)
 
 
-def check_conflicts(externally_changed: list[str], lost_paths: list[str]) -> None:
+def require_no_conflicts(externally_changed: list[str], lost_paths: list[str]) -> None:
     """Raise JournalError if other programs changed any paths, or if the old contents of any paths are lost."""
     if not externally_changed and not lost_paths:
         return
@@ -306,7 +308,7 @@ def write_history(state_folder: str, history: History) -> None:
             }
             for change in history.changes.values()
         ],
-        "compiled": [[path, *size_mtime] for path, size_mtime in sorted(history.compiled.items())],
+        "compiled": [[path, *size_mtime] for path, size_mtime in sorted(history.valid_pyc.items())],
     }
     write_json(f"{state_folder}/{HISTORY_FILE}", value)
 
@@ -341,7 +343,7 @@ def read_history(state_folder: str) -> History:
         compiled = {validate_path(path): (int(size), int(mtime)) for path, size, mtime in value["compiled"]}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise make_damage_error(history_path, "not what tfdoctor writes") from error
-    return History(entries=entries, changes=changes, compiled=compiled)
+    return History(entries=entries, changes=changes, valid_pyc=compiled)
 
 
 def _parse_entry(entry: dict[str, Any]) -> HistoryEntry:
@@ -370,7 +372,11 @@ def _parse_change(change: dict[str, Any]) -> PathChange:
     if saved_file is not None and (before is None or before.type != "file"):
         raise ValueError("bytes of what is no file")
     return PathChange(
-        path=validate_path(change["path"]), before=before, after=after, kept=saved_file, foreign=change["foreign"]
+        path=validate_path(change["path"]),
+        before=before,
+        after=after,
+        kept=saved_file,
+        foreign=change["foreign"],
     )
 
 

@@ -17,12 +17,12 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from tfdoctor.environment.folder import (
-    fsync,
     get_unfinished_path,
     give_to_owner_of_folder,
     is_folder,
-    remove,
-    sync,
+    remove_path,
+    sync_path,
+    sync_paths,
 )
 from tfdoctor.environment.history.snapshot import (
     SET_ID_BITS,
@@ -83,28 +83,28 @@ class Restorer:
     def __init__(
         self,
         top: str,
-        stage: str,
+        stage_folder: str,
         contents: SavedContents,
         changes: Iterable[PathChange],
         *,
         valid_pyc: Mapping[str, tuple[int, int]] | None = None,
-        exact: bool = False,
+        includes_pyc: bool = False,
     ) -> None:
         """Prepare the restoration of `changes`.
 
-        `top` is the environment. `stage` is a temporary folder for prepared files, which is deleted at the end.
+        `top` is the environment. `stage_folder` is a temporary folder for prepared files, which is deleted at the end.
         `valid_pyc` maps the paths of the compiled files that belong to the restored sources to (size, mtime in ns). If
-        `exact`, the changes come from a scan of the whole environment, so they include the compiled files. Otherwise,
+        `includes_pyc`, the changes come from a scan of the whole environment, so they include the compiled files. Otherwise,
         outdated compiled files of the changed sources are searched and removed.
         """
         self._top = top
-        self._stage_folder = stage
+        self._stage_folder = stage_folder
         self._contents = contents
         self._changes = sorted(changes, key=lambda change: change.path)
         self._staged_paths: dict[str, str] = {}
         """The path of each prepared file in the temporary folder, by path in the environment."""
         self._valid_pyc = valid_pyc or {}
-        self._includes_pyc = exact
+        self._includes_pyc = includes_pyc
         self._touched_folders: set[str] = set()
         """The folders that have to be synced to the disk."""
         self._real_folders: set[str] = set()
@@ -117,18 +117,18 @@ class Restorer:
 
     # -------- preparing files first, so that a full disk is noticed before anything changes
 
-    def stage(self) -> None:
+    def stage_files(self) -> None:
         """Prepare every file that has to be restored, without changing the environment.
 
         Raise OSError if that fails. It can be called again after an error.
         """
-        remove(self._stage_folder)
+        remove_path(self._stage_folder)
         os.mkdir(self._stage_folder, 0o700)
         self._staged_paths.clear()
         for change in self._changes:
             if change.before is not None and change.before.type == "file":
                 self._stage_file(change)
-        fsync(self._stage_folder)
+        sync_path(self._stage_folder)
 
     def _stage_file(self, change: PathChange) -> str | None:
         """Prepare a file and return its path in the temporary folder; None if the contents are lost."""
@@ -136,10 +136,10 @@ class Restorer:
         if before is None or saved_file is None or not self._contents.are_intact(before, saved_file):
             return None
         staged_path = f"{self._stage_folder}/{len(self._staged_paths)}"
-        remove(staged_path)
+        remove_path(staged_path)
         if not make_hard_link(self._contents.get_path(saved_file), staged_path):
             copy_file(self._contents.get_path(saved_file), staged_path)
-            fsync(staged_path)
+            sync_path(staged_path)
         self._staged_paths[change.path] = staged_path
         return staged_path
 
@@ -148,7 +148,7 @@ class Restorer:
     def apply(self) -> None:
         """Restore all paths and sync them to the disk. Raise OSError if that fails; then call it again."""
         if not self._staged_paths:  # files are prepared one by one when they are restored
-            remove(self._stage_folder)
+            remove_path(self._stage_folder)
             os.mkdir(self._stage_folder, 0o700)
         self._make_folders_writable()
         # Remove new paths, then folders that are in the way (deepest first), before anything is restored.
@@ -180,8 +180,10 @@ class Restorer:
                 and stat.S_IMODE(info.st_mode) != self._final_modes[path]
             ):
                 self._chmod(path, self._final_modes[path])
-        sync([folder for folder in map(self._resolve, sorted(self._touched_folders)) if is_folder(folder)])
-        remove(self._stage_folder)
+        sync_paths(
+            [folder for folder in map(self._resolve, sorted(self._touched_folders)) if is_folder(folder)]
+        )
+        remove_path(self._stage_folder)
 
     def _resolve(self, path: str) -> str:
         """Return the absolute path of a path in the environment."""
@@ -287,7 +289,7 @@ class Restorer:
         if not all(map(is_python_cache, paths_below)):
             self._record_unrestored(path)
             return
-        remove(self._resolve(path))
+        remove_path(self._resolve(path))
         self._real_folders = {
             real for real in self._real_folders if real != path and not real.startswith(f"{path}/")
         }
@@ -322,7 +324,7 @@ class Restorer:
             ):
                 return
             staged_link = f"{self._stage_folder}/link"
-            remove(staged_link)
+            remove_path(staged_link)
             os.symlink(before.target or "", staged_link)
             self._rename(staged_link, path)
             give_to_owner_of_folder(self._resolve(path))
@@ -363,7 +365,7 @@ class Restorer:
                 raise
             # The path is on another file system, so copy the file next to it first.
             copy_path = get_unfinished_path(self._resolve(path))
-            remove(copy_path)
+            remove_path(copy_path)
             shutil.copy2(staged_path, copy_path, follow_symlinks=False)
             os.replace(copy_path, self._resolve(path))
             os.unlink(staged_path)
@@ -373,5 +375,7 @@ class Restorer:
 def list_blocking_paths(top: str, folder: str, expected_paths: Collection[str]) -> list[str]:
     """Return the paths in a folder that are neither in `expected_paths` nor created by Python."""
     return [
-        path for path in scan_states(top, Scope((folder,))) if path not in expected_paths and not is_python_cache(path)
+        path
+        for path in scan_states(top, Scope((folder,)))
+        if path not in expected_paths and not is_python_cache(path)
     ]

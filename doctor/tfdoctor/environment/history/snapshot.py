@@ -28,7 +28,7 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from tfdoctor.environment.folder import STATE_FOLDER, copy_attributes, sync, write_atomically
+from tfdoctor.environment.folder import STATE_FOLDER, copy_attributes, sync_paths, write_atomically
 from tfdoctor.errors import Error
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 2
 """The format version of manifest.json, history.json and undo.json. In format 1 each step had a record.json."""
-FILES, MANIFEST = "files", "manifest.json"
+CONTENTS_FOLDER, MANIFEST_FILE = "files", "manifest.json"
 """The names of the folder of saved contents, and of the list of paths, in the folder of a step."""
 REWRITTEN_FOLDERS = frozenset({"bin", "etc", "conda-meta", "Scripts"})
 """Folders whose files programs rewrite in place: the `#!` line of scripts, and conda's history."""
@@ -94,7 +94,7 @@ class SavedFile(NamedTuple):
     @property
     def path(self) -> str:
         """The path relative to the folder that contains all steps."""
-        return f"{self.step}/{FILES}/{self.number // 1000}/{self.number}"
+        return f"{self.step}/{CONTENTS_FOLDER}/{self.number // 1000}/{self.number}"
 
 
 class SnapshotEntry(NamedTuple):
@@ -104,7 +104,7 @@ class SnapshotEntry(NamedTuple):
     """
 
     state: PathState
-    kept: SavedFile | None
+    saved_file: SavedFile | None
     """The saved contents; None if the path is not a file."""
 
 
@@ -127,7 +127,7 @@ class Scope(NamedTuple):
 
     roots: tuple[str, ...]
     """Paths that may change with everything below them; "" is the whole environment."""
-    folders: tuple[str, ...] = ()
+    parent_folders: tuple[str, ...] = ()
     """The folders above the roots. They may change, but not their other contents."""
 
     @property
@@ -154,7 +154,7 @@ def write_json(path: str, value: dict[str, Any]) -> None:
     write_atomically(
         path,
         json.dumps({"schema_version": FORMAT_VERSION, **value}, separators=(",", ":")).encode(),
-        private=True,
+        is_private=True,
     )
 
 
@@ -286,7 +286,7 @@ def scan_states(top: str, scope: Scope) -> dict[str, PathState]:
     """Return the state of every path in the scope that exists, by path."""
     states: dict[str, PathState] = {}
     pending: list[str] = []
-    for path in (*scope.folders, *scope.roots):
+    for path in (*scope.parent_folders, *scope.roots):
         state = read_state(top, path) if path else None
         if state is not None:
             states[path] = state
@@ -380,7 +380,7 @@ def take_snapshot(top: str, folder: str, title: str, scope: Scope) -> None:
     `top` is the environment, and `folder` has the form `…/steps/N`. Raise OSError if that fails.
     """
     steps, _, step = folder.rpartition("/")
-    content_folders = [f"{folder}/{FILES}"]
+    content_folders = [f"{folder}/{CONTENTS_FOLDER}"]
     copied_paths: list[str] = []
     entries: dict[str, SnapshotEntry] = {}
     copied_by_inode: dict[int, tuple[PathState, str]] = {}
@@ -392,7 +392,7 @@ def take_snapshot(top: str, folder: str, title: str, scope: Scope) -> None:
             entries[path] = SnapshotEntry(state, None)
             continue
         if count % 1000 == 0:
-            content_folders.append(f"{folder}/{FILES}/{count // 1000}")
+            content_folders.append(f"{folder}/{CONTENTS_FOLDER}/{count // 1000}")
             os.mkdir(content_folders[-1], 0o700)
         saved_file = SavedFile(int(step), count)
         source, target = f"{top}/{path}", f"{steps}/{saved_file.path}"
@@ -409,14 +409,14 @@ def take_snapshot(top: str, folder: str, title: str, scope: Scope) -> None:
             else:
                 entries[path] = SnapshotEntry(state, saved_file)
         count += 1
-    sync((*copied_paths, *content_folders))
+    sync_paths((*copied_paths, *content_folders))
     value = {
         "title": title,
         "roots": scope.roots,
-        "folders": scope.folders,
+        "folders": scope.parent_folders,
         "rows": [[path, *entry] for path, entry in entries.items()],
     }
-    write_json(f"{folder}/{MANIFEST}", value)
+    write_json(f"{folder}/{MANIFEST_FILE}", value)
 
 
 def read_snapshot(folder: str) -> Snapshot:
@@ -424,16 +424,19 @@ def read_snapshot(folder: str) -> Snapshot:
 
     Raise JournalError if it is not valid, or OSError if it cannot be read.
     """
-    manifest_path = f"{folder}/{MANIFEST}"
+    manifest_path = f"{folder}/{MANIFEST_FILE}"
     value = read_json(manifest_path, {"title", "roots", "folders", "rows"})
     try:
         scope = Scope(
-            *(tuple(validate_path(path, root=True) for path in value[key]) for key in ("roots", "folders"))
+            *(
+                tuple(validate_path(path, allow_root=True) for path in value[key])
+                for key in ("roots", "folders")
+            )
         )
         entries = {}
         for path, state, saved_file in value["rows"]:
             entry = SnapshotEntry(validate_state(PathState(*state)), parse_saved_file(saved_file))
-            if (entry.kept is None) != (entry.state.type != "file"):
+            if (entry.saved_file is None) != (entry.state.type != "file"):
                 raise make_damage_error(manifest_path, "a file without bytes")
             entries[validate_path(path)] = entry
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -441,12 +444,12 @@ def read_snapshot(folder: str) -> Snapshot:
     return Snapshot(title=str(value["title"]), scope=scope, entries=entries)
 
 
-def validate_path(path: object, *, root: bool = False) -> str:
+def validate_path(path: object, *, allow_root: bool = False) -> str:
     """Return a stored path if it is below the environment. Raise ValueError if it is not.
 
-    The path "" is accepted only if `root` is true.
+    The path "" is accepted only if `allow_root` is true.
     """
-    if root and path == "":
+    if allow_root and path == "":
         return ""
     if not isinstance(path, str) or "\0" in path:
         raise ValueError("not a path")
@@ -502,7 +505,7 @@ def validate_state(state: PathState) -> PathState:
 # ---------------------------------------------------------------- comparison
 
 
-def find_differences(
+def compare_with_snapshot(
     top: str, entries: Mapping[str, SnapshotEntry], states: Mapping[str, PathState]
 ) -> list[PathChange]:
     """Return the changes between a snapshot and the current states, sorted by path.
@@ -526,7 +529,7 @@ def find_differences(
             or current is None
             or not _is_same_state(entry.state, current, hashes.get(f"{top}/{path}"))
         ):
-            before, saved_file = (entry.state, entry.kept) if entry is not None else (None, None)
+            before, saved_file = (entry.state, entry.saved_file) if entry is not None else (None, None)
             changes.append(PathChange(path=path, before=before, after=current, kept=saved_file))
     return changes
 
@@ -549,7 +552,9 @@ def _is_same_state(before: PathState, current: PathState, sha256: str | None) ->
     return before.inode == current.inode if before.sha256 is None else before.sha256 == sha256
 
 
-def are_equal(first: PathState | None, second: PathState | None, *, compare_times: bool = False) -> bool:
+def are_equal_states(
+    first: PathState | None, second: PathState | None, *, compare_times: bool = False
+) -> bool:
     """Return whether two states are the same. Mtimes of files count only if `compare_times` is true."""
     if first is None or second is None:
         return first is second

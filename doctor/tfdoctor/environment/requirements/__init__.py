@@ -1,7 +1,7 @@
 """Read and validate the user's requirements, from files and options."""
 
 from tfdoctor.environment.requirements.lines import MAX_LINES, parse_packages, parse_requirements
-from tfdoctor.environment.requirements.models import Condition
+from tfdoctor.environment.requirements.models import VersionCondition
 from tfdoctor.environment.requirements.requirement_set import (
     PythonRequirements,
     RequirementSet,
@@ -11,9 +11,9 @@ from tfdoctor.environment.requirements.requirement_set import (
 
 __all__ = [
     "MAX_LINES",
-    "Condition",
     "PythonRequirements",
     "RequirementSet",
+    "VersionCondition",
     "drop_cuda_lines",
     "parse_packages",
     "parse_requirements",

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from tfdoctor.compat import Compat
 from tfdoctor.environment.requirements.files import add_lines
 from tfdoctor.environment.requirements.lines import MAX_LINES, parse_line
-from tfdoctor.environment.requirements.models import Condition, RequirementFile
+from tfdoctor.environment.requirements.models import RequirementFile, VersionCondition
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
 
@@ -70,15 +70,14 @@ def read_environment(text: str, path: Path, read_text: Callable[[Path], str]) ->
             cuda_names.append(name)
         elif name == "pip":
             continue
-        elif name in ("tensorflow", "tensorflow-gpu", "tensorflow-cpu") or name in conda_names.same:
+        elif (
+            name in ("tensorflow", "tensorflow-gpu", "tensorflow-cpu") or name in conda_names.identical_names
+        ):
             _add_requirement(result, f"{name}{specifier}", location)
-        elif name in conda_names.other:
-            _add_requirement(
-                result,
-                f"{conda_names.other[name]}{_adapt_specifier(conda_names.other[name], specifier)}",
-                location,
-            )
-        elif name in conda_names.foreign or _CONDA_ONLY_NAME.fullmatch(name):
+        elif name in conda_names.index_name_by_conda_name:
+            index_name = conda_names.index_name_by_conda_name[name]
+            _add_requirement(result, f"{index_name}{_adapt_specifier(index_name, specifier)}", location)
+        elif name in conda_names.unrelated_names or _CONDA_ONLY_NAME.fullmatch(name):
             conda_only_names.append(name)
         else:
             unknown_names.append(name)
@@ -111,10 +110,10 @@ def _add_requirement(result: RequirementFile, line: str, location: str) -> None:
     """Parse a requirement line and add it to `result`. Raise UsageError if the line cannot be used."""
     item = parse_line(line, location)
     if item is not None:
-        result.items.append(item)
+        result.requirements.append(item)
 
 
-def _parse_python_condition(specifier: str, location: str, result: RequirementFile) -> Condition:
+def _parse_python_condition(specifier: str, location: str, result: RequirementFile) -> VersionCondition:
     """Return the condition on the Python version.
 
     An exact patch release, as `conda env export` writes it, is widened to its minor version, and a note is added to
@@ -129,7 +128,7 @@ def _parse_python_condition(specifier: str, location: str, result: RequirementFi
         specifier = f"=={match[1]}.*"
     elif re.fullmatch(r"==[0-9]+\.[0-9]+", specifier):
         specifier = f"{specifier}.*"
-    return Condition(SpecifierSet(specifier), location)
+    return VersionCondition(SpecifierSet(specifier), location)
 
 
 # ---------------------------------------------------------------- package specifications
@@ -145,7 +144,9 @@ def _parse_spec(text: str, location: str, conda_names: CondaNames) -> tuple[str,
         raise _make_syntax_error(text, location)
     name = match[1].lower()
     # Use the spelling in the table of conda's names, which may be the normalized one.
-    known_names = {name, canonicalize_name(name)} & (conda_names.same | {*conda_names.other})
+    known_names = {name, canonicalize_name(name)} & (
+        conda_names.identical_names | {*conda_names.index_name_by_conda_name}
+    )
     name = name if name in known_names or not known_names else known_names.pop()
     return name, convert_conda_constraint(match[2].strip(), location)
 

@@ -85,7 +85,9 @@ def _load_file(
         msg = f"{display_path} has more than {MAX_LINES} lines."
         raise UsageError(msg)
     located_lines = ((f"{display_path}, line {number}", line) for number, line in lines)
-    _add_lines(located_lines, path, result, read_text, visited, is_constraint=is_constraint, may_quote=may_quote)
+    _add_lines(
+        located_lines, path, result, read_text, visited, is_constraint=is_constraint, may_quote=may_quote
+    )
 
 
 def _add_lines(
@@ -116,9 +118,9 @@ def _add_lines(
                 may_quote=may_quote,
             )
         elif line not in _IGNORED_OPTIONS:
-            item = parse_line(line, location, quote=may_quote)
+            item = parse_line(line, location, may_quote=may_quote)
             if item is not None:
-                (result.constraints if is_constraint else result.items).append(item)
+                (result.constraints if is_constraint else result.requirements).append(item)
 
 
 def _include(
@@ -146,7 +148,14 @@ def _include(
         may_quote_included = may_quote and _resolve_path(included).startswith(
             f"{_resolve_path(including_file.parent)}{os.sep}"
         )
-        _load_file(included, result, read_text, visited, is_constraint=includes_constraints, may_quote=may_quote_included)
+        _load_file(
+            included,
+            result,
+            read_text,
+            visited,
+            is_constraint=includes_constraints,
+            may_quote=may_quote_included,
+        )
     except UsageError as error:
         # The error is about the whole file, so add the line that includes it.
         if clean_line(str(included)) in str(error) and ", line " not in str(error):

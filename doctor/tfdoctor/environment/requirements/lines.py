@@ -130,10 +130,10 @@ def _check_requirement(text: str, location: str) -> str | None:
     return item.line if item is not None else None
 
 
-def parse_line(line: str, location: str, *, quote: bool = True) -> RequirementItem | None:
+def parse_line(line: str, location: str, *, may_quote: bool = True) -> RequirementItem | None:
     """Parse a line of a requirements file; return None if it is empty.
 
-    Raise UsageError if the line is not a requirement that can be used. The error names `location` and, if `quote` is
+    Raise UsageError if the line is not a requirement that can be used. The error names `location` and, if `may_quote` is
     true, quotes the line without passwords.
     """
     line = line.strip()
@@ -148,7 +148,7 @@ def parse_line(line: str, location: str, *, quote: bool = True) -> RequirementIt
     ):
         msg = f"{location}: this is not a requirement."
         raise UsageError(msg)
-    quoted = f"`{strip_credentials(clean_line(line, limit=120))}`" if quote else "it"
+    quoted = f"`{strip_credentials(clean_line(line, limit=120))}`" if may_quote else "it"
     if requirement_text.startswith("-"):
         msg = f"{location}: {quoted} is an option of pip, which these lines cannot have here."
         raise UsageError(msg, hint=_suggest_option(requirement_text))
@@ -165,7 +165,7 @@ def parse_line(line: str, location: str, *, quote: bool = True) -> RequirementIt
         InvalidRequirement,
         RecursionError,
     ) as error:
-        reason = f": {clean_line(str(error).splitlines()[0])}" if quote else "."
+        reason = f": {clean_line(str(error).splitlines()[0])}" if may_quote else "."
         msg = f"{location}: {quoted} is not a requirement{reason}"
         raise UsageError(msg, hint="NAME, NAME==1.2 or NAME>=1,<2, one on a line.") from error
     if requirement.url is not None:

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from tfdoctor import versions
 from tfdoctor.environment.requirements.lines import parse_line
-from tfdoctor.environment.requirements.models import Condition, RequirementFile, is_marker_true
+from tfdoctor.environment.requirements.models import RequirementFile, VersionCondition, is_marker_true
 from tfdoctor.environment.requirements.project import convert_poetry_constraint, load_toml
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
@@ -49,17 +49,17 @@ class PinnedPackage:
 
     name: str
     version: str
-    address: str | None
+    direct_url: str | None
     """`"git+https://…@commit"`; None for a package from an index."""
     hashes: tuple[str, ...]
     """SHA-256 digests, hexadecimal."""
     markers: tuple[Marker, ...]
     """The package is needed only if one of these markers is true; empty if it has no such condition."""
-    edges: tuple[PackageDependency, ...]
+    dependencies: tuple[PackageDependency, ...]
     """The dependencies of the package."""
-    extra_edges: Mapping[str, tuple[PackageDependency, ...]]
+    dependencies_by_extra: Mapping[str, tuple[PackageDependency, ...]]
     """The dependencies of each extra, by the name of the extra."""
-    local: bool = False
+    is_local: bool = False
     """Whether this is the project itself or another local project, which is on no index."""
 
 
@@ -68,8 +68,8 @@ class LockGraph:
     """The packages of a lock file and their dependencies."""
 
     display_path: str
-    nodes: tuple[PinnedPackage, ...]
-    roots: tuple[PackageDependency, ...] | None
+    packages: tuple[PinnedPackage, ...]
+    project_dependencies: tuple[PackageDependency, ...] | None
     """The dependencies of the project.
 
     None if the lock file does not list them. Then all packages are needed except those that markers exclude.
@@ -79,7 +79,7 @@ class LockGraph:
     def _packages_by_name(self) -> Mapping[str, list[PinnedPackage]]:
         """The packages by name; a lock file may have several versions of one package."""
         packages_by_name: dict[str, list[PinnedPackage]] = {}
-        for package in self.nodes:
+        for package in self.packages:
             packages_by_name.setdefault(package.name, []).append(package)
         return packages_by_name
 
@@ -90,13 +90,17 @@ class LockGraph:
         """
         needed_packages = (
             self._list_reachable(marker_environment)
-            if self.roots is not None
+            if self.project_dependencies is not None
             else self._list_not_excluded(marker_environment)
         )
         for package in needed_packages:
-            if package.local:
+            if package.is_local:
                 continue
-            requirement = f"{package.name} @ {package.address}" if package.address else f"{package.name}=={package.version}"
+            requirement = (
+                f"{package.name} @ {package.direct_url}"
+                if package.direct_url
+                else f"{package.name}=={package.version}"
+            )
             item = parse_line(requirement, f"{self.display_path}, {package.name}")
             if item is not None:
                 yield replace(item, hashes=package.hashes)
@@ -113,7 +117,7 @@ class LockGraph:
         """Return the packages that the project needs directly or indirectly, sorted by name."""
         reachable: dict[int, PinnedPackage] = {}
         visited: set[tuple[int, str]] = set()  # (ID of the package, extra); "" for the package without extras
-        pending = list(self.roots or ())
+        pending = list(self.project_dependencies or ())
         while pending:
             dependency = pending.pop()
             if not is_marker_true(dependency.marker, marker_environment):
@@ -123,7 +127,9 @@ class LockGraph:
                 for extra in ("", *dependency.extras):
                     if (id(package), extra) not in visited:
                         visited.add((id(package), extra))
-                        pending += package.extra_edges.get(extra, ()) if extra else package.edges
+                        pending += (
+                            package.dependencies_by_extra.get(extra, ()) if extra else package.dependencies
+                        )
         return sorted(reachable.values(), key=lambda package: package.name)
 
     def _list_not_excluded(self, marker_environment: Mapping[str, str]) -> list[PinnedPackage]:
@@ -131,12 +137,14 @@ class LockGraph:
 
         Packages are removed until each remaining one is either needed by another, or no package depends on it.
         """
-        included = {id(package): package for package in self.nodes if _is_needed(package, marker_environment)}
-        required_names = {dependency.name for package in self.nodes for dependency in package.edges}
+        included = {
+            id(package): package for package in self.packages if _is_needed(package, marker_environment)
+        }
+        required_names = {dependency.name for package in self.packages for dependency in package.dependencies}
         while True:
             is_needed_by_name: dict[str, bool] = {}
             for package in included.values():
-                for dependency in package.edges:
+                for dependency in package.dependencies:
                     # A lock file contains the dependencies of an extra only if some package requires the extra.
                     extras = _EXTRA.findall(str(dependency.marker)) if dependency.marker is not None else []
                     is_marker_met = any(
@@ -158,7 +166,9 @@ class LockGraph:
 
 def _is_needed(package: PinnedPackage, marker_environment: Mapping[str, str]) -> bool:
     """Return whether one of a package's markers is true, or the package has no markers."""
-    return not package.markers or any(is_marker_true(marker, marker_environment) for marker in package.markers)
+    return not package.markers or any(
+        is_marker_true(marker, marker_environment) for marker in package.markers
+    )
 
 
 # ---------------------------------------------------------------- values of both formats
@@ -220,7 +230,7 @@ def _as_list(value: Any) -> list[Any]:
     return value[:_MAX_PACKAGES] if isinstance(value, list) else []
 
 
-def _parse_python_conditions(text: Any, location: str, *, is_poetry: bool) -> list[Condition]:
+def _parse_python_conditions(text: Any, location: str, *, is_poetry: bool) -> list[VersionCondition]:
     """Return the condition on the Python version as a list of one; empty if the text has alternatives (`||`).
 
     Raise UsageError if the text is not a valid constraint.
@@ -229,7 +239,7 @@ def _parse_python_conditions(text: Any, location: str, *, is_poetry: bool) -> li
         return []
     try:
         return [
-            Condition(
+            VersionCondition(
                 SpecifierSet(convert_poetry_constraint(text, location) if is_poetry else text), location
             )
         ]
@@ -264,21 +274,23 @@ def parse_uv(text: str, display_path: str) -> RequirementFile:
             PinnedPackage(
                 name=canonicalize_name(package["name"]),
                 version="" if is_local else _parse_version(package, display_path),
-                address=_format_uv_address(source),
+                direct_url=_format_uv_address(source),
                 hashes=_list_hashes(files) if not is_local and "git" not in source else (),
                 markers=tuple(entry for entry in markers if entry is not None),
-                edges=dependencies,
-                extra_edges=extras,
-                local=is_local,
+                dependencies=dependencies,
+                dependencies_by_extra=extras,
+                is_local=is_local,
             )
         )
         # "." is the project that the lock file belongs to.
         if any(source.get(key) == "." for key in ("virtual", "editable", "directory")):
             project_dependencies += dependencies
     notes = [f"{display_path}: as it is pinned there, without its groups for development and its extras."]
-    local_packages = [pinned for pinned in pinned_packages if pinned.local]
+    local_packages = [pinned for pinned in pinned_packages if pinned.is_local]
     graph_dependencies = tuple(project_dependencies) if local_packages and project_dependencies else None
-    result = RequirementFile(notes=notes, graphs=[LockGraph(display_path, tuple(pinned_packages), graph_dependencies)])
+    result = RequirementFile(
+        notes=notes, lock_graphs=[LockGraph(display_path, tuple(pinned_packages), graph_dependencies)]
+    )
     result.python_conditions += _parse_python_conditions(
         document.get("requires-python"), f"{display_path}, requires-python", is_poetry=False
     )
@@ -342,15 +354,15 @@ def parse_poetry(text: str, display_path: str) -> RequirementFile:
             PinnedPackage(
                 name=canonicalize_name(package["name"]),
                 version=_parse_version(package, display_path),
-                address=_format_poetry_address(source),
+                direct_url=_format_poetry_address(source),
                 hashes=_list_hashes(files) if source.get("type") != "git" else (),
                 markers=(marker,) if marker is not None else (),
-                edges=tuple(_iter_poetry_dependencies(package.get("dependencies"), location)),
-                extra_edges={},
-                local=is_local,
+                dependencies=tuple(_iter_poetry_dependencies(package.get("dependencies"), location)),
+                dependencies_by_extra={},
+                is_local=is_local,
             )
         )
-    result.graphs.append(LockGraph(display_path, tuple(pinned_packages), None))
+    result.lock_graphs.append(LockGraph(display_path, tuple(pinned_packages), None))
     result.python_conditions += _parse_python_conditions(
         metadata.get("python-versions"), f"{display_path}, python-versions", is_poetry=True
     )

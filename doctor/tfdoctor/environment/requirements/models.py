@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from tfdoctor.environment.requirements.lines import RequirementItem
     from tfdoctor.environment.requirements.locked import LockGraph
 
-__all__ = ["MAX_FILES", "Condition", "RequirementFile", "is_marker_true"]
+__all__ = ["MAX_FILES", "RequirementFile", "VersionCondition", "is_marker_true"]
 
 MAX_FILES = 50
 """The largest number of files that include each other."""
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class VersionCondition:
     """A version constraint, and its location in a file."""
 
     specifier: SpecifierSet
@@ -35,15 +35,15 @@ class Condition:
 class RequirementFile:
     """The requirements in one file and in the files that it includes."""
 
-    items: list[RequirementItem] = field(default_factory=list)
+    requirements: list[RequirementItem] = field(default_factory=list)
     """Lines that require a package."""
     constraints: list[RequirementItem] = field(default_factory=list)
     """Lines that restrict the version of a package, but do not cause it to be installed."""
-    python_conditions: list[Condition] = field(default_factory=list)
+    python_conditions: list[VersionCondition] = field(default_factory=list)
     """Conditions on the Python version."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the user about lines that were left out or replaced."""
-    graphs: list[LockGraph] = field(default_factory=list)
+    lock_graphs: list[LockGraph] = field(default_factory=list)
     """The dependency graphs of lock files. Which packages are needed depends on the Python version."""
 
 

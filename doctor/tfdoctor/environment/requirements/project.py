@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from tfdoctor.environment.requirements.lines import MAX_LINES, parse_line
-from tfdoctor.environment.requirements.models import Condition, RequirementFile
+from tfdoctor.environment.requirements.models import RequirementFile, VersionCondition
 from tfdoctor.errors import UsageError
 from tfdoctor.parse import toml
 from tfdoctor.text import clean_line
@@ -89,13 +89,13 @@ def _add_requirements(entries: list[Any], location: str, result: RequirementFile
             raise UsageError(msg)
         item = parse_line(entry, location)
         if item is not None:
-            result.items.append(item)
+            result.requirements.append(item)
 
 
-def _parse_python_condition(text: str, location: str) -> Condition:
+def _parse_python_condition(text: str, location: str) -> VersionCondition:
     """Return the condition on the Python version. Raise UsageError if the specifier is not valid."""
     try:
-        return Condition(SpecifierSet(text), location)
+        return VersionCondition(SpecifierSet(text), location)
     except InvalidSpecifier as error:
         msg = f"{location}: `{clean_line(text)}` is not a set of versions."
         raise UsageError(msg) from error
@@ -127,7 +127,7 @@ def _add_poetry_dependencies(dependencies: dict[str, Any], section: str, result:
                 continue
             item = parse_line(_format_requirement(name, table, location), location)
             if item is not None:
-                result.items.append(item)
+                result.requirements.append(item)
 
 
 def _format_requirement(name: str, table: dict[str, Any], location: str) -> str:

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from tfdoctor import versions
 from tfdoctor.environment.requirements.lines import RequirementItem, is_tensorflow
-from tfdoctor.environment.requirements.models import Condition, RequirementFile, is_marker_true
+from tfdoctor.environment.requirements.models import RequirementFile, VersionCondition, is_marker_true
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
 
@@ -55,7 +55,7 @@ class PythonRequirements:
     """Requirement lines for packages other than TensorFlow."""
     constraints: tuple[str, ...] = ()
     """Lines that restrict the versions of packages, as in pip's constraints files."""
-    tensorflow_conditions: tuple[Condition, ...] = ()
+    tensorflow_conditions: tuple[VersionCondition, ...] = ()
     """Conditions on the version of TensorFlow; empty if the files do not require it."""
     notes: tuple[str, ...] = ()
     """Sentences for the user about lines that were left out or replaced."""
@@ -68,23 +68,25 @@ class RequirementSet:
     files: tuple[RequirementFile, ...] = ()
 
     @property
-    def python_conditions(self) -> tuple[Condition, ...]:
+    def python_conditions(self) -> tuple[VersionCondition, ...]:
         """The conditions on the Python version."""
         return tuple(condition for file in self.files for condition in file.python_conditions)
 
     @property
     def has_tensorflow(self) -> bool:
         """Whether a file requires TensorFlow, even if only for some Python versions."""
-        items = [item for file in self.files for item in file.items]
-        locked_names = [node.name for file in self.files for graph in file.graphs for node in graph.nodes]
+        items = [item for file in self.files for item in file.requirements]
+        locked_names = [
+            node.name for file in self.files for graph in file.lock_graphs for node in graph.packages
+        ]
         return any(is_tensorflow(name) for name in [*(item.name for item in items), *locked_names])
 
     @property
     def depends_on_python(self) -> bool:
         """Whether the required version of TensorFlow may depend on the Python version."""
-        items = [item for file in self.files for item in (*file.items, *file.constraints)]
+        items = [item for file in self.files for item in (*file.requirements, *file.constraints)]
         has_marker = any(item.requirement.marker is not None and is_tensorflow(item.name) for item in items)
-        return has_marker or any(file.graphs for file in self.files)
+        return has_marker or any(file.lock_graphs for file in self.files)
 
     def allows_python(self, python: str) -> bool:
         """Return whether a Python version such as `"3.11"` or `"3.11.7"` meets the conditions.
@@ -109,13 +111,13 @@ class RequirementSet:
         """
         lines: list[str] = []
         constraints: list[str] = []
-        tensorflow_conditions: list[Condition] = []
+        tensorflow_conditions: list[VersionCondition] = []
         notes: list[str] = []
         marker_environment = versions.make_marker_environment(python)
         for file in self.files:
             items = [
-                *file.items,
-                *(item for graph in file.graphs for item in graph.iter_items(marker_environment)),
+                *file.requirements,
+                *(item for graph in file.lock_graphs for item in graph.iter_items(marker_environment)),
             ]
             for item, is_constraint in (
                 *((requirement_item, False) for requirement_item in items),
@@ -139,7 +141,7 @@ class RequirementSet:
 
 def _get_tensorflow_condition(
     item: RequirementItem, marker_environment: Mapping[str, str], notes: list[str]
-) -> Condition | None:
+) -> VersionCondition | None:
     """Return the condition on TensorFlow's version; None if the line's marker is false.
 
     A note is added to `notes` if the line names another distribution, such as `tensorflow-gpu`. Raise UsageError if the
@@ -155,7 +157,7 @@ def _get_tensorflow_condition(
         raise UsageError(msg, hint="Remove the line, and choose TensorFlow itself with --tf.")
     if item.name in _TENSORFLOW_ALIASES:
         notes.append(f"{item.location}: {_TENSORFLOW_ALIASES[item.name]}")
-    return Condition(item.requirement.specifier, item.location)
+    return VersionCondition(item.requirement.specifier, item.location)
 
 
 def drop_cuda_lines(

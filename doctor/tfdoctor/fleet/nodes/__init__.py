@@ -5,6 +5,6 @@
 
 from __future__ import annotations
 
-from tfdoctor.fleet.nodes.models import Ended, Engine, Job, NodeAnswer
+from tfdoctor.fleet.nodes.models import NodeAnswer, NodeEngine, NodeJob, RunOutcome
 
-__all__ = ["Ended", "Engine", "Job", "NodeAnswer"]
+__all__ = ["NodeAnswer", "NodeEngine", "NodeJob", "RunOutcome"]

@@ -14,14 +14,14 @@ from uuid import uuid4
 
 from tfdoctor.errors import Error, make_install_command
 from tfdoctor.fleet.nodes import remote
-from tfdoctor.fleet.nodes.models import NodeAnswer, read_answer
+from tfdoctor.fleet.nodes.models import NodeAnswer, parse_answer
 from tfdoctor.fleet.nodes.unpickling import restrict_unpickling
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfdoctor.fleet.nodes.models import Job
+    from tfdoctor.fleet.nodes.models import NodeJob
 
 __all__ = ["DaskEngine"]
 
@@ -78,7 +78,7 @@ class DaskEngine:
     def hosts(self) -> Sequence[str]:
         return tuple(sorted(self._workers))
 
-    def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
+    def run(self, hosts: Sequence[str], job: NodeJob) -> Iterator[NodeAnswer]:
         try:
             yield from _DaskRun(self._client, self._workers, hosts, job, self._fetch_workers)
         finally:
@@ -89,7 +89,7 @@ class _DaskRun:
     """The tasks of one run, and the state of their workers."""
 
     def __init__(
-        self, client: Any, workers: dict[str, str], hosts: Sequence[str], job: Job, list_workers: Any
+        self, client: Any, workers: dict[str, str], hosts: Sequence[str], job: NodeJob, list_workers: Any
     ) -> None:
         self._client, self._job, self._list_workers = client, job, list_workers
         self._finished: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
@@ -106,8 +106,8 @@ class _DaskRun:
                 self._file_reference,
                 job.python,
                 job.arguments,
-                job.deadline,
-                job.largest,
+                job.time_limit_s,
+                job.max_output_bytes,
                 key=f"tfdoctor-{uuid4().hex}",
                 workers=[worker],
                 allow_other_workers=False,
@@ -117,12 +117,14 @@ class _DaskRun:
             self._waiting[worker][host] = future
             self._last_active[worker] = time.monotonic()
             # `host=host` binds the current host, because the function is called later
-            future.add_done_callback(lambda finished_future, host=host: self._finished.put((host, finished_future)))
+            future.add_done_callback(
+                lambda finished_future, host=host: self._finished.put((host, finished_future))
+            )
 
     def _send_file(self, workers: Sequence[str]) -> Any:
         """Send the file to every worker once and return its reference. Raise Error if that fails."""
         try:
-            content = self._job.zipapp.read_bytes()
+            content = self._job.zipapp_path.read_bytes()
             return self._client.scatter(
                 content, workers=workers, broadcast=True, hash=False, timeout=SEND_TIMEOUT_S
             )
@@ -135,7 +137,7 @@ class _DaskRun:
         last_check = time.monotonic()
         try:
             for host in self._absent_hosts:
-                yield NodeAnswer(host, "lost", why="Dask no longer has a worker there")
+                yield NodeAnswer(host, "lost", reason="Dask no longer has a worker there")
             while any(self._waiting.values()):
                 try:
                     host, future = self._finished.get(timeout=POLL_S)
@@ -163,17 +165,17 @@ class _DaskRun:
             reason = clean_line(
                 str(future.exception()) if future.status == "error" else future.status, limit=300
             )
-            return NodeAnswer(host, "lost" if _is_killed(future) else "failed", why=reason)
+            return NodeAnswer(host, "lost" if _is_killed(future) else "failed", reason=reason)
         try:
             data = future.result(timeout=GRACE_S)
         except Exception as error:
-            return NodeAnswer(host, "lost", why=clean_line(str(error) or type(error).__name__, limit=300))
-        return read_answer(host, data, self._job.largest)
+            return NodeAnswer(host, "lost", reason=clean_line(str(error) or type(error).__name__, limit=300))
+        return parse_answer(host, data, self._job.max_output_bytes)
 
     def _iter_missing_results(self) -> Iterator[NodeAnswer]:
         """Yield failed results for hosts whose worker no longer exists, or was silent for too long."""
         workers = self._list_workers()
-        earliest_activity = time.monotonic() - self._job.deadline - GRACE_S
+        earliest_activity = time.monotonic() - self._job.time_limit_s - GRACE_S
         for worker, tasks in self._waiting.items():
             is_gone = worker not in workers
             if not is_gone and self._last_active[worker] > earliest_activity:
@@ -182,9 +184,9 @@ class _DaskRun:
                 del tasks[host]
                 self._client.cancel([future], force=True)
                 if is_gone:
-                    yield NodeAnswer(host, "lost", why="Dask's worker there went away")
+                    yield NodeAnswer(host, "lost", reason="Dask's worker there went away")
                 else:
-                    yield NodeAnswer(host, "timeout", why=f"no answer within {self._job.deadline:g} s")
+                    yield NodeAnswer(host, "timeout", reason=f"no answer within {self._job.time_limit_s:g} s")
 
 
 def _is_killed(future: Any) -> bool:

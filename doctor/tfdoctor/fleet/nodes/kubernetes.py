@@ -11,11 +11,11 @@ from uuid import uuid4
 
 from tfdoctor.errors import Error, UsageError, make_install_command
 from tfdoctor.fleet.nodes.manifests import (
-    LABEL,
     REQUESTS_NOTE,
-    make_collect_script,
+    RUN_LABEL,
+    list_collect_commands,
+    make_config_maps,
     make_daemon_set,
-    make_file_maps,
     make_node_job,
 )
 from tfdoctor.fleet.nodes.models import NodeAnswer
@@ -24,7 +24,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfdoctor.fleet.nodes.models import Job
+    from tfdoctor.fleet.nodes.models import NodeJob
 
 __all__ = ["KubernetesEngine", "format_manifest"]
 
@@ -61,7 +61,7 @@ def validate_image(namespace: str, image: str | None) -> str:
     return image
 
 
-def format_manifest(namespace: str, image: str, job: Job, *, gpus: int) -> str:
+def format_manifest(namespace: str, image: str, job: NodeJob, *, gpus: int) -> str:
     """Return YAML with the file in ConfigMaps and a DaemonSet, for users who apply it themselves.
 
     Comments at its beginning list the requested resources and the commands to run.
@@ -69,9 +69,9 @@ def format_manifest(namespace: str, image: str, job: Job, *, gpus: int) -> str:
     import yaml
 
     run_name = f"tfdoctor-{uuid4().hex[:8]}"
-    config_maps = make_file_maps(run_name, job.zipapp.read_bytes())
-    objects = [*config_maps, make_daemon_set(run_name, image, job, gpus=gpus, parts=len(config_maps))]
-    lines = [REQUESTS_NOTE.format(gpus=gpus), "", *make_collect_script(run_name, namespace)]
+    config_maps = make_config_maps(run_name, job.zipapp_path.read_bytes())
+    objects = [*config_maps, make_daemon_set(run_name, image, job, gpus=gpus, part_count=len(config_maps))]
+    lines = [REQUESTS_NOTE.format(gpus=gpus), "", *list_collect_commands(run_name, namespace)]
     header = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     return header + yaml.safe_dump_all(objects, sort_keys=False, width=10_000)
 
@@ -131,7 +131,7 @@ class KubernetesEngine:
         msg = f"Kubernetes: {action}: {clean_line(description, limit=200)}."
         return Error(msg)
 
-    def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
+    def run(self, hosts: Sequence[str], job: NodeJob) -> Iterator[NodeAnswer]:
         run_name = f"tfdoctor-{uuid4().hex[:8]}"
         try:
             host_by_number = self._create_jobs(run_name, hosts, job)
@@ -139,16 +139,18 @@ class KubernetesEngine:
         finally:
             self._remove_jobs(run_name)
 
-    def _create_jobs(self, run_name: str, hosts: Sequence[str], job: Job) -> dict[str, str]:
+    def _create_jobs(self, run_name: str, hosts: Sequence[str], job: NodeJob) -> dict[str, str]:
         """Create the Jobs, and return the node of each Job by its number. Raise Error if that fails."""
-        config_maps = make_file_maps(run_name, job.zipapp.read_bytes())
+        config_maps = make_config_maps(run_name, job.zipapp_path.read_bytes())
         try:
             for config_map in config_maps:
                 self._core.create_namespaced_config_map(
                     self._namespace, config_map, _request_timeout=REQUEST_TIMEOUT_S
                 )
             for number, host in enumerate(hosts):
-                body = make_node_job(run_name, number, host, self._image, job, gpus=self._gpus, parts=len(config_maps))
+                body = make_node_job(
+                    run_name, number, host, self._image, job, gpus=self._gpus, part_count=len(config_maps)
+                )
                 self._batch.create_namespaced_job(self._namespace, body, _request_timeout=REQUEST_TIMEOUT_S)
         except self._failures as error:
             action = f"the jobs cannot be made in {self._namespace}"
@@ -157,7 +159,7 @@ class KubernetesEngine:
 
     def _remove_jobs(self, run_name: str) -> None:
         """Delete the Jobs and ConfigMaps of a run. Errors are ignored."""
-        selector = {"label_selector": f"{LABEL}={run_name}", "_request_timeout": REQUEST_TIMEOUT_S}
+        selector = {"label_selector": f"{RUN_LABEL}={run_name}", "_request_timeout": REQUEST_TIMEOUT_S}
         with contextlib.suppress(*self._failures):
             self._batch.delete_collection_namespaced_job(
                 self._namespace, propagation_policy="Background", **selector
@@ -165,7 +167,9 @@ class KubernetesEngine:
         with contextlib.suppress(*self._failures):
             self._core.delete_collection_namespaced_config_map(self._namespace, **selector)
 
-    def _collect_answers(self, run_name: str, waiting_hosts: dict[str, str], job: Job) -> Iterator[NodeAnswer]:
+    def _collect_answers(
+        self, run_name: str, waiting_hosts: dict[str, str], job: NodeJob
+    ) -> Iterator[NodeAnswer]:
         """Yield each node's result as soon as its pod has ended or was removed, or the deadline has passed.
 
         `waiting_hosts` are the hosts by the number of their Job.
@@ -182,13 +186,15 @@ class KubernetesEngine:
                         yield answer
             # A pod that the last list contained, and that the current one lacks, was removed.
             for number in [n for n in last_pods if pods is not None and n in waiting_hosts and n not in pods]:
-                yield NodeAnswer(waiting_hosts.pop(number), "lost", why="its pod was removed")
+                yield NodeAnswer(waiting_hosts.pop(number), "lost", reason="its pod was removed")
             last_pods = pods if pods is not None else last_pods
-            if time.monotonic() - started > job.deadline + GRACE_S:
+            if time.monotonic() - started > job.time_limit_s + GRACE_S:
                 for number, host in list(waiting_hosts.items()):
                     del waiting_hosts[number]
-                    reason = _get_wait_reason(last_pods.get(number)) or f"no answer within {job.deadline:g} s"
-                    yield NodeAnswer(host, "timeout", why=reason)
+                    reason = (
+                        _get_wait_reason(last_pods.get(number)) or f"no answer within {job.time_limit_s:g} s"
+                    )
+                    yield NodeAnswer(host, "timeout", reason=reason)
             if waiting_hosts:
                 time.sleep(POLL_S)
 
@@ -196,24 +202,26 @@ class KubernetesEngine:
         """Return the pods by the number of their Job, or None if the request failed."""
         try:
             pods = self._core.list_namespaced_pod(
-                self._namespace, label_selector=f"{LABEL}={run_name}", _request_timeout=REQUEST_TIMEOUT_S
+                self._namespace, label_selector=f"{RUN_LABEL}={run_name}", _request_timeout=REQUEST_TIMEOUT_S
             ).items
         except self._failures:
             return None
-        return {str((pod.metadata.labels or {}).get(f"{LABEL}-node")): pod for pod in pods}
+        return {str((pod.metadata.labels or {}).get(f"{RUN_LABEL}-node")): pod for pod in pods}
 
-    def _parse_answer(self, host: str, pod: Any, job: Job) -> NodeAnswer | None:
+    def _parse_answer(self, host: str, pod: Any, job: NodeJob) -> NodeAnswer | None:
         """Return the node's result, or None if the pod has not ended."""
         phase = pod.status.phase
         if phase == "Unknown" or pod.status.reason == "NodeLost":
-            return NodeAnswer(host, "lost", why="Kubernetes has lost the node")
+            return NodeAnswer(host, "lost", reason="Kubernetes has lost the node")
         if pod.status.reason == "DeadlineExceeded":
             return NodeAnswer(
-                host, "timeout", why=_get_wait_reason(pod) or f"no answer within {job.deadline:g} s"
+                host, "timeout", reason=_get_wait_reason(pod) or f"no answer within {job.time_limit_s:g} s"
             )
         if phase == "Pending":
             reason = _get_wait_reason(pod)
-            return NodeAnswer(host, "failed", why=reason) if reason.startswith(FATAL_WAIT_REASONS) else None
+            return (
+                NodeAnswer(host, "failed", reason=reason) if reason.startswith(FATAL_WAIT_REASONS) else None
+            )
         if phase not in ("Succeeded", "Failed"):
             return None
         end_message, seconds = _describe_pod_end(pod)
@@ -221,21 +229,24 @@ class KubernetesEngine:
             log = self._core.read_namespaced_pod_log(
                 pod.metadata.name,
                 self._namespace,
-                limit_bytes=job.largest + 1,
+                limit_bytes=job.max_output_bytes + 1,
                 _preload_content=False,
                 _request_timeout=REQUEST_TIMEOUT_S,
             )
             output = bytes(log.data)
         except self._failures as error:
-            return NodeAnswer(host, "lost", why=self._make_error("its log cannot be read", error).message)
-        if len(output) > job.largest:
+            return NodeAnswer(host, "lost", reason=self._make_error("its log cannot be read", error).message)
+        if len(output) > job.max_output_bytes:
             return NodeAnswer(
-                host, "flooded", why=f"it wrote more than {job.largest >> 20} MiB", seconds=seconds
+                host,
+                "flooded",
+                reason=f"it wrote more than {job.max_output_bytes >> 20} MiB",
+                duration_s=seconds,
             )
         if output.strip():
-            return NodeAnswer(host, "answered", output, seconds=seconds)
+            return NodeAnswer(host, "answered", output, duration_s=seconds)
         return NodeAnswer(
-            host, "failed", why=end_message or pod.status.reason or "it said nothing", seconds=seconds
+            host, "failed", reason=end_message or pod.status.reason or "it said nothing", duration_s=seconds
         )
 
 

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from typing import IO, TYPE_CHECKING
 
-from tfdoctor.fleet.nodes.models import Job, NodeAnswer
+from tfdoctor.fleet.nodes.models import NodeAnswer, NodeJob
 from tfdoctor.system.children import Children
 from tfdoctor.text import clean_line
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
     from tfdoctor.system.children import ChildResult
 
-__all__ = ["make_script", "run_on_hosts"]
+__all__ = ["make_node_script", "run_on_hosts"]
 
 GRACE_S = 15.0
 """Seconds beyond the deadline that connecting to a node and disconnecting may take."""
-NO_SPACE = 125
+NO_SPACE_STATUS = 125
 """The exit status of the script if the node could not store tfdoctor's zipapp."""
-ENGINE_PREFIXES = ("srun: ", "slurmstepd")
+ENGINE_LINE_PREFIXES = ("srun: ", "slurmstepd")
 """The prefixes of lines that only report the end of the task, after the task's own messages."""
-NOT_FOUND, TIMED_OUT = 127, (124, 137)
+NOT_FOUND_STATUS, TIMEOUT_STATUSES = 127, (124, 137)
 """The exit statuses for a command that was not found, and for one that `timeout` or SIGKILL ended."""
 
 
@@ -37,7 +37,7 @@ class _FloodError(Exception):
     """The program wrote more output than is accepted."""
 
 
-def make_script(job: Job) -> str:
+def make_node_script(job: NodeJob) -> str:
     """Return the script for a node's `sh` that reads a zipapp from standard input, runs it, cleans up.
 
     Standard input stays open while tfdoctor runs. If it ends early, tfdoctor no longer exists, and the script ends the
@@ -46,7 +46,7 @@ def make_script(job: Job) -> str:
     The variables of the script are `d` (the folder), `p` (the command's process), `w` (the watcher's process), `t` (the
     `timeout` command or nothing) and `s` (`setsid` or nothing).
     """
-    size = job.zipapp.stat().st_size
+    size = job.zipapp_path.stat().st_size
     run = f'{shlex.quote(job.python)} "$d/tfdoctor.pyz" {shlex.join(job.arguments)}'
     timeout_command = "timeout -k 5"
     watcher_script = 'read -r x <&3; kill "$1"; for x in 1 2 3 4 5; do kill -0 "$1" && sleep 1; done; '
@@ -59,7 +59,7 @@ def make_script(job: Job) -> str:
             """trap 'kill $w 2>/dev/null; [ -z "$p" ] || kill -9 "-$p" 2>/dev/null; rm -rf "$d"' EXIT""",
             """trap '[ -z "$p" ] || { kill "$p" 2>/dev/null && wait "$p"; }; exit 129' HUP INT TERM""",
             f'head -c {size} >"$d/tfdoctor.pyz" && [ "$(wc -c <"$d/tfdoctor.pyz")" -eq {size} ] || exit 125',
-            f't=; if {timeout_command} 1 true 2>/dev/null; then t="{timeout_command} {job.deadline:.0f}"; fi',
+            f't=; if {timeout_command} 1 true 2>/dev/null; then t="{timeout_command} {job.time_limit_s:.0f}"; fi',
             "exec 3<&0",
             f'TMPDIR="$d" $t {run} </dev/null 3<&- & p=$!',
             # The watcher gets its own session if possible, so that it survives a signal to our process group.
@@ -73,17 +73,17 @@ def make_script(job: Job) -> str:
 
 def run_on_hosts(
     hosts: Sequence[str],
-    job: Job,
-    command: Callable[[str], Sequence[str]],
+    job: NodeJob,
+    make_command: Callable[[str], Sequence[str]],
     is_lost: Callable[[ChildResult], bool],
     *,
-    parallel: int,
-    after: Callable[[], None] = lambda: None,
+    max_parallel: int,
+    clean_up: Callable[[], None] = lambda: None,
 ) -> Generator[NodeAnswer, None, None]:
-    """Run the job on each host, `parallel` at a time, and yield one result for each.
+    """Run the job on each host, `max_parallel` at a time, and yield one result for each.
 
     `command` returns the arguments of the local program that reaches a host. The program gets the zipapp on standard
-    input. `is_lost` returns whether a program ended because the host was not reached. `after` cleans up at the end.
+    input. `is_lost` returns whether a program ended because the host was not reached. `clean_up` cleans up at the end.
     """
     children, answers, waiting_hosts = Children(), queue.SimpleQueue[NodeAnswer](), deque(hosts)
     is_ending = threading.Event()
@@ -94,9 +94,11 @@ def run_on_hosts(
                 host = waiting_hosts.popleft()
             except IndexError:
                 return
-            answers.put(_run_on_host(children, host, job, command(host), is_lost))
+            answers.put(_run_on_host(children, host, job, make_command(host), is_lost))
 
-    threads = [threading.Thread(target=run_waiting, daemon=True) for _ in range(min(parallel, len(hosts)))]
+    threads = [
+        threading.Thread(target=run_waiting, daemon=True) for _ in range(min(max_parallel, len(hosts)))
+    ]
     try:
         for thread in threads:
             thread.start()
@@ -108,11 +110,11 @@ def run_on_hosts(
         for thread in threads:
             if thread.is_alive():
                 thread.join(2)
-        after()
+        clean_up()
 
 
 def _run_on_host(
-    children: Children, host: str, job: Job, argv: Sequence[str], is_lost: Callable[[ChildResult], bool]
+    children: Children, host: str, job: NodeJob, argv: Sequence[str], is_lost: Callable[[ChildResult], bool]
 ) -> NodeAnswer:
     """Run the program for one host and return the host's result."""
     started, output_size = time.monotonic(), 0
@@ -120,26 +122,28 @@ def _run_on_host(
     def count_output(chunk: bytes) -> None:
         nonlocal output_size
         output_size += len(chunk)
-        if output_size > job.largest:
+        if output_size > job.max_output_bytes:
             raise _FloodError
 
     try:
-        with _open_pipe(job.zipapp) as stdin:
+        with _open_pipe(job.zipapp_path) as stdin:
             result = children.run(
                 argv,
-                timeout=job.deadline + GRACE_S,
+                timeout=job.time_limit_s + GRACE_S,
                 env=dict(os.environ),
                 on_output=count_output,
                 stdin=stdin,
             )
     except _FloodError:
-        reason = f"it wrote more than {job.largest >> 20} MiB"
-        return NodeAnswer(host, "flooded", why=reason, seconds=time.monotonic() - started)
+        reason = f"it wrote more than {job.max_output_bytes >> 20} MiB"
+        return NodeAnswer(host, "flooded", reason=reason, duration_s=time.monotonic() - started)
     except (OSError, ValueError) as error:
         return NodeAnswer(
-            host, "failed", why=clean_line(f"{argv[0]}: {getattr(error, 'strerror', '') or error}")
+            host, "failed", reason=clean_line(f"{argv[0]}: {getattr(error, 'strerror', '') or error}")
         )
-    return _make_answer(host, job, result, is_lost=is_lost(result), seconds=round(time.monotonic() - started, 3))
+    return _make_answer(
+        host, job, result, is_lost=is_lost(result), seconds=round(time.monotonic() - started, 3)
+    )
 
 
 @contextlib.contextmanager
@@ -165,28 +169,32 @@ def _open_pipe(file: Path) -> Iterator[IO[bytes]]:
         writer.close()
 
 
-def _make_answer(host: str, job: Job, result: ChildResult, *, is_lost: bool, seconds: float) -> NodeAnswer:
+def _make_answer(
+    host: str, job: NodeJob, result: ChildResult, *, is_lost: bool, seconds: float
+) -> NodeAnswer:
     """Return a host's result from the program's exit status and output."""
-    if result.returncode is None or (result.returncode in TIMED_OUT and seconds >= job.deadline):
-        return NodeAnswer(host, "timeout", why=f"no answer within {job.deadline:g} s", seconds=seconds)
+    if result.returncode is None or (result.returncode in TIMEOUT_STATUSES and seconds >= job.time_limit_s):
+        return NodeAnswer(
+            host, "timeout", reason=f"no answer within {job.time_limit_s:g} s", duration_s=seconds
+        )
     lines = [
         clean_line(line, limit=200) for line in result.stderr.decode("utf-8", "replace").splitlines()[-200:]
     ]
-    task_lines = [line for line in lines if line and (is_lost or not line.startswith(ENGINE_PREFIXES))]
+    task_lines = [line for line in lines if line and (is_lost or not line.startswith(ENGINE_LINE_PREFIXES))]
     # If only the engine printed something, its last line is the best reason.
     last_line = next(reversed(task_lines or [line for line in lines if line]), "")
     if is_lost:
-        return NodeAnswer(host, "lost", why=last_line or "it was not reached", seconds=seconds)
+        return NodeAnswer(host, "lost", reason=last_line or "it was not reached", duration_s=seconds)
     if result.stdout.strip():
-        return NodeAnswer(host, "answered", result.stdout, seconds=seconds)
+        return NodeAnswer(host, "answered", result.stdout, duration_s=seconds)
     reason = f"exit status {result.returncode}"
-    if result.returncode == NOT_FOUND:
+    if result.returncode == NOT_FOUND_STATUS:
         reason = f"there is no {job.python}"
-    elif result.returncode == NO_SPACE:
+    elif result.returncode == NO_SPACE_STATUS:
         reason = "the node has no room for the file"
     return NodeAnswer(
         host,
         "failed",
-        why=clean_line(f"{reason}: {last_line}" if last_line else reason, limit=300),
-        seconds=seconds,
+        reason=clean_line(f"{reason}: {last_line}" if last_line else reason, limit=300),
+        duration_s=seconds,
     )

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.errors import Error, make_install_command
 from tfdoctor.fleet.nodes import remote
-from tfdoctor.fleet.nodes.models import NodeAnswer, read_answer
+from tfdoctor.fleet.nodes.models import NodeAnswer, parse_answer
 from tfdoctor.fleet.nodes.unpickling import restrict_unpickling
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfdoctor.fleet.nodes.models import Job
+    from tfdoctor.fleet.nodes.models import NodeJob
 
 __all__ = ["RayEngine"]
 
@@ -88,26 +88,28 @@ class RayEngine:
     def hosts(self) -> Sequence[str]:
         return tuple(sorted(self._node_ids))
 
-    def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
+    def run(self, hosts: Sequence[str], job: NodeJob) -> Iterator[NodeAnswer]:
         """Yield the results. Standard output is suppressed meanwhile, because Ray prints to it."""
         with Path(os.devnull).open("w", encoding="utf-8") as null, contextlib.redirect_stdout(null):
             yield from self._run(hosts, job)
 
-    def _run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
+    def _run(self, hosts: Sequence[str], job: NodeJob) -> Iterator[NodeAnswer]:
         """Start one task on each node and yield the results. Cancel the remaining tasks at the end."""
         waiting_hosts: dict[Any, str] = {}
         try:
-            content = self._ray.put(job.zipapp.read_bytes())
+            content = self._ray.put(job.zipapp_path.read_bytes())
             task = self._ray.remote(num_cpus=0, max_retries=0)(remote.run_here)
             for host in hosts:
                 if host not in self._node_ids:
-                    yield NodeAnswer(host, "lost", why="Ray no longer has that node")
+                    yield NodeAnswer(host, "lost", reason="Ray no longer has that node")
                     continue
                 strategy = self._strategies.NodeAffinitySchedulingStrategy(self._node_ids[host], soft=False)
                 pinned_task = task.options(scheduling_strategy=strategy)
-                waiting_hosts[pinned_task.remote(content, job.python, job.arguments, job.deadline, job.largest)] = (
-                    host
-                )
+                waiting_hosts[
+                    pinned_task.remote(
+                        content, job.python, job.arguments, job.time_limit_s, job.max_output_bytes
+                    )
+                ] = host
             yield from self._collect_answers(waiting_hosts, job)
         finally:
             for reference in waiting_hosts:
@@ -115,28 +117,28 @@ class RayEngine:
                     self._ray.cancel(reference, force=True)
             self._ray.shutdown()
 
-    def _collect_answers(self, waiting_hosts: dict[Any, str], job: Job) -> Iterator[NodeAnswer]:
+    def _collect_answers(self, waiting_hosts: dict[Any, str], job: NodeJob) -> Iterator[NodeAnswer]:
         """Yield each node's result when its task has ended, the node is lost, or the deadline has passed.
 
         `waiting_hosts` are the hosts by the reference of their task. A host is removed when it has a result.
         """
-        deadline = time.monotonic() + job.deadline + GRACE_S
+        deadline = time.monotonic() + job.time_limit_s + GRACE_S
         while waiting_hosts:
             finished, _ = self._ray.wait(list(waiting_hosts), num_returns=1, timeout=POLL_S)
             for reference in finished:
-                yield self._parse_result(waiting_hosts.pop(reference), reference, job.largest)
+                yield self._parse_result(waiting_hosts.pop(reference), reference, job.max_output_bytes)
             if finished:
                 continue
             live_ids = {str(node["NodeID"]) for node in self._list_live_nodes()}
             for reference, host in list(waiting_hosts.items()):
                 if self._node_ids[host] not in live_ids:
                     del waiting_hosts[reference]
-                    yield NodeAnswer(host, "lost", why="Ray's node went away")
+                    yield NodeAnswer(host, "lost", reason="Ray's node went away")
                 elif time.monotonic() > deadline:
                     del waiting_hosts[reference]
                     with contextlib.suppress(Exception):
                         self._ray.cancel(reference, force=True)
-                    yield NodeAnswer(host, "timeout", why=f"no answer within {job.deadline:g} s")
+                    yield NodeAnswer(host, "timeout", reason=f"no answer within {job.time_limit_s:g} s")
 
     def _parse_result(self, host: str, reference: Any, largest: int) -> NodeAnswer:
         """Return a node's result from that of its task."""
@@ -152,8 +154,8 @@ class RayEngine:
                 "ObjectLostError",
             )
             reason = clean_line(str(error).partition("\n")[0] or type(error).__name__, limit=300)
-            return NodeAnswer(host, "lost" if is_node_lost else "failed", why=reason)
-        return read_answer(host, data, largest)
+            return NodeAnswer(host, "lost" if is_node_lost else "failed", reason=reason)
+        return parse_answer(host, data, largest)
 
 
 def _check_listening(address: str) -> None:

@@ -25,7 +25,7 @@ POLL_S = 0.5
 
 
 def run_on_dask(
-    content: bytes, python: str, arguments: tuple[str, ...], deadline: float, largest: int
+    content: bytes, python: str, arguments: tuple[str, ...], time_limit_s: float, max_output_bytes: int
 ) -> bytes:
     """Run the command with `run_here`, and stop it if the task is cancelled.
 
@@ -37,7 +37,7 @@ def run_on_dask(
         worker = distributed.get_worker()
         key = worker.get_current_task()
     except Exception:
-        return run_here(content, python, arguments, deadline, largest)
+        return run_here(content, python, arguments, time_limit_s, max_output_bytes)
 
     def is_cancelled() -> bool:
         with contextlib.suppress(Exception):
@@ -45,22 +45,22 @@ def run_on_dask(
             return task is None or task.state in ("cancelled", "released", "forgotten")
         return False
 
-    return run_here(content, python, arguments, deadline, largest, is_cancelled)
+    return run_here(content, python, arguments, time_limit_s, max_output_bytes, is_cancelled)
 
 
 def run_here(
     content: bytes,
     python: str,
     arguments: tuple[str, ...],
-    deadline: float,
-    largest: int,
-    cancelled: Any = None,
+    time_limit_s: float,
+    max_output_bytes: int,
+    is_cancelled: Any = None,
 ) -> bytes:
     """Run the command and return a line of JSON, followed by the output.
 
     The line has the keys "ended", "why" and "seconds" (see `models.read_answer`). `content` is the zipapp, and `python`
-    is the interpreter that runs it: "" means the worker's own. `deadline` is in seconds, and `largest` is the most bytes
-    of output. `cancelled` is a function that returns whether to stop. None means never.
+    is the interpreter that runs it: "" means the worker's own. `max_output_bytes` is the most bytes of output.
+    `is_cancelled` is a function that returns whether to stop. None means never.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as folder:
@@ -84,14 +84,14 @@ def run_here(
         guard = _start_guard(child.pid, folder)
         finished = threading.Event()
         threading.Thread(
-            target=_watch, args=(child, deadline, cancelled, is_late, finished), daemon=True
+            target=_watch, args=(child, time_limit_s, is_cancelled, is_late, finished), daemon=True
         ).start()
         output = bytearray()
         try:
             stream: Any = child.stdout
-            while len(output) <= largest and (chunk := stream.read1(1 << 16)):
+            while len(output) <= max_output_bytes and (chunk := stream.read1(1 << 16)):
                 output += chunk
-            if len(output) > largest:
+            if len(output) > max_output_bytes:
                 _kill(child)
             status = child.wait()
         finally:
@@ -103,10 +103,10 @@ def run_here(
                     guard.close()
         error_reader.join(1)
     seconds = round(time.monotonic() - started, 3)
-    if len(output) > largest:
-        ended, reason = "flooded", f"more than {largest >> 20} MiB"
+    if len(output) > max_output_bytes:
+        ended, reason = "flooded", f"more than {max_output_bytes >> 20} MiB"
     elif is_late.is_set():
-        ended, reason = "timeout", f"no answer within {deadline:g} s"
+        ended, reason = "timeout", f"no answer within {time_limit_s:g} s"
     elif output.strip():
         ended, reason = "answered", ""
     else:

@@ -12,21 +12,21 @@ from uuid import uuid4
 
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.fleet.nodes.models import NodeAnswer
-from tfdoctor.fleet.nodes.process_pool import make_script, run_on_hosts
+from tfdoctor.fleet.nodes.process_pool import make_node_script, run_on_hosts
 from tfdoctor.system.children import Children
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfdoctor.fleet.nodes.models import Job
+    from tfdoctor.fleet.nodes.models import NodeJob
     from tfdoctor.system.children import ChildResult
 
-__all__ = ["ALLOCATION", "SlurmEngine"]
+__all__ = ["ALLOCATION_NAME", "SlurmEngine"]
 
-ALLOCATION = "job"
+ALLOCATION_NAME = "job"
 """The value instead of a partition's name that selects the nodes of the current allocation."""
-PARALLEL = 64
+DEFAULT_PARALLEL = 64
 """The default number of nodes that are reached at the same time."""
 COMMAND_TIMEOUT_S = 30.0
 """Seconds that Slurm's own commands may take."""
@@ -56,12 +56,14 @@ class SlurmEngine:
 
     name = "slurm"
 
-    def __init__(self, partition: str, *, options: Sequence[str] = (), parallel: int = PARALLEL) -> None:
+    def __init__(
+        self, partition: str, *, options: Sequence[str] = (), parallel: int = DEFAULT_PARALLEL
+    ) -> None:
         """Check the arguments.
 
         Raise UsageError if they are invalid, and Error if Slurm's commands are not found.
         """
-        self._in_allocation = partition == ALLOCATION
+        self._in_allocation = partition == ALLOCATION_NAME
         self._options, self._parallel = tuple(options), parallel
         if NAME_PATTERN.fullmatch(partition) is None:
             msg = f"--slurm: {clean_line(partition, limit=80)!r} is no name of a partition."
@@ -84,7 +86,7 @@ class SlurmEngine:
             argv = ["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]
         return tuple(sorted(name for name in set(_run_slurm(argv).split()) if NAME_PATTERN.fullmatch(name)))
 
-    def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
+    def run(self, hosts: Sequence[str], job: NodeJob) -> Iterator[NodeAnswer]:
         """Yield the results. Nodes that are down are reported at once, because srun would wait for them."""
         name = f"tfdoctor-{uuid4().hex[:12]}"
         arguments = [
@@ -100,25 +102,28 @@ class SlurmEngine:
         else:
             # --immediate is in seconds: srun gives up if it gets no node by then. --time is in minutes: the deadline,
             # rounded up, and one more.
-            arguments += [f"--partition={self._partition}", f"--immediate={max(5, round(job.deadline / 2))}"]
-            arguments.append(f"--time={-(-round(job.deadline) // 60) + 1}")
+            arguments += [
+                f"--partition={self._partition}",
+                f"--immediate={max(5, round(job.time_limit_s / 2))}",
+            ]
+            arguments.append(f"--time={-(-round(job.time_limit_s) // 60) + 1}")
         arguments += self._options
-        command = ["/bin/sh", "-c", make_script(job)]
+        command = ["/bin/sh", "-c", make_node_script(job)]
         reason_by_down_node = self._find_down_nodes()
         for host in hosts:
             if host in reason_by_down_node:
-                yield NodeAnswer(host, "lost", why=f"Slurm has it as {reason_by_down_node[host]}")
+                yield NodeAnswer(host, "lost", reason=f"Slurm has it as {reason_by_down_node[host]}")
         answers = run_on_hosts(
             [host for host in hosts if host not in reason_by_down_node],
             job,
             lambda host: [*arguments, f"--nodelist={host}", *command],
             _is_lost,
-            parallel=self._parallel,
-            after=lambda: self._cancel_job(name),
+            max_parallel=self._parallel,
+            clean_up=lambda: self._cancel_job(name),
         )
         with contextlib.closing(answers):
             for answer in answers:
-                yield self._explain_answer(answer) if answer.ended == "lost" else answer
+                yield self._explain_answer(answer) if answer.outcome == "lost" else answer
 
     def _find_down_nodes(self, *, include_silent: bool = False) -> dict[str, str]:
         """Return the state and reason of each node that gets no tasks, such as "drained: bad disk".
@@ -148,10 +153,12 @@ class SlurmEngine:
         """Return the answer with the node's real state, because srun reports a node that is down as busy."""
         state = self._find_down_nodes(include_silent=True).get(answer.host)
         if state is not None:
-            return NodeAnswer(answer.host, "lost", why=f"Slurm has it as {state}", seconds=answer.seconds)
-        if BUSY_MESSAGE.search(answer.why):
-            reason = f"Slurm has given no place on it: {answer.why.removeprefix('srun: error: ')}"
-            return NodeAnswer(answer.host, "timeout", why=reason, seconds=answer.seconds)
+            return NodeAnswer(
+                answer.host, "lost", reason=f"Slurm has it as {state}", duration_s=answer.duration_s
+            )
+        if BUSY_MESSAGE.search(answer.reason):
+            reason = f"Slurm has given no place on it: {answer.reason.removeprefix('srun: error: ')}"
+            return NodeAnswer(answer.host, "timeout", reason=reason, duration_s=answer.duration_s)
         return answer
 
     def _cancel_job(self, name: str) -> None:
@@ -170,7 +177,9 @@ class SlurmEngine:
                         "-o",
                         "%i %j",
                     ]
-                    steps = [line.split() for line in _run_slurm(query).splitlines()]  # [ID, name of the step]
+                    steps = [
+                        line.split() for line in _run_slurm(query).splitlines()
+                    ]  # [ID, name of the step]
                     remaining = [step[0] for step in steps if step[1:] == [name]]
                 else:
                     states = "PENDING,RUNNING,SUSPENDED,CONFIGURING"

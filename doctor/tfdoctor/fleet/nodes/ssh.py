@@ -8,22 +8,22 @@ import shutil
 from typing import TYPE_CHECKING
 
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.fleet.nodes.process_pool import make_script, run_on_hosts
+from tfdoctor.fleet.nodes.process_pool import make_node_script, run_on_hosts
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfdoctor.fleet.nodes.models import Job, NodeAnswer
+    from tfdoctor.fleet.nodes.models import NodeAnswer, NodeJob
     from tfdoctor.system.children import ChildResult
 
 __all__ = ["SshEngine", "make_command", "parse_host_names"]
 
-PARALLEL = 32
+DEFAULT_PARALLEL = 32
 """The default number of hosts that are reached at the same time."""
 NAME_PATTERN = re.compile(r"(?:ssh://)?(?:[A-Za-z0-9_][\w.+-]{0,63}@)?[A-Za-z0-9_\[][\w.:\[\]%-]{0,252}")
 """host, user@host, or ssh://user@host:port. It must not look like an option of ssh."""
-NOT_REACHED = 255
+NOT_REACHED_STATUS = 255
 """The exit status of ssh if the host was not reached."""
 
 
@@ -48,7 +48,7 @@ class SshEngine:
     name = "ssh"
 
     def __init__(
-        self, hosts: Sequence[str], *, options: Sequence[str] = (), parallel: int = PARALLEL
+        self, hosts: Sequence[str], *, options: Sequence[str] = (), parallel: int = DEFAULT_PARALLEL
     ) -> None:
         """Store the hosts and options. Raise Error if ssh is not found."""
         if shutil.which("ssh") is None:
@@ -58,21 +58,21 @@ class SshEngine:
     def hosts(self) -> Sequence[str]:
         return self._hosts
 
-    def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
+    def run(self, hosts: Sequence[str], job: NodeJob) -> Iterator[NodeAnswer]:
         arguments = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", *self._options, "--"]
         command = make_command(job)
         return run_on_hosts(
-            hosts, job, lambda host: [*arguments, host, command], _is_lost, parallel=self._parallel
+            hosts, job, lambda host: [*arguments, host, command], _is_lost, max_parallel=self._parallel
         )
 
 
-def make_command(job: Job) -> str:
+def make_command(job: NodeJob) -> str:
     """Return the command for the user's login shell on the node.
 
     That shell may not be a POSIX shell (csh, fish), so the script is one quoted argument of `sh -c`.
     """
-    return f"exec sh -c {shlex.quote(make_script(job))}"
+    return f"exec sh -c {shlex.quote(make_node_script(job))}"
 
 
 def _is_lost(result: ChildResult) -> bool:
-    return result.returncode == NOT_REACHED
+    return result.returncode == NOT_REACHED_STATUS

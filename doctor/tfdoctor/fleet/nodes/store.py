@@ -22,35 +22,35 @@ if TYPE_CHECKING:
 
     from tfdoctor.fleet.nodes.models import NodeAnswer
 
-__all__ = ["JOURNAL", "PEERS_FOLDER", "Ending", "Store", "StoredNode"]
+__all__ = ["JOURNAL", "PEERS_FOLDER", "JournalEntry", "ResultStore", "StoredNode"]
 
 JOURNAL = "fleet.jsonl"
 """The file name of the journal."""
 PEERS_FOLDER = "peers"
 """The subfolder with the results about the hosts' peers, in the same format."""
-ENDED_STATES = ("answered", "failed", "lost", "timeout", "flooded")
+RUN_OUTCOMES = ("answered", "failed", "lost", "timeout", "flooded")
 """The valid values of `Ending.ended`."""
 MAX_LINE_BYTES = 4096
 """The most bytes of a line of the journal that are read."""
-MAX_ENDINGS = 1_000_000
+MAX_JOURNAL_LINES = 1_000_000
 """The most lines of the journal that are read."""
 MAX_NAME_CHARS = 200
 """The length in characters to which host names are cut."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class JournalEntry:
     """A journal entry about the end of a node's run."""
 
     host: str
-    ended: str
+    outcome: str
     """How the run ended, a value of `models.Ended`."""
-    why: str = ""
-    seconds: float | None = None
+    reason: str = ""
+    duration_s: float | None = None
     """The duration of the run in seconds. None if unknown."""
-    asked: float | None = None
+    request_time: float | None = None
     """The time of the request by this machine's clock, in seconds since 1970. None if unknown."""
-    came: float | None = None
+    response_time: float | None = None
     """The time of the response by the same clock. None if unknown."""
 
 
@@ -61,21 +61,21 @@ class StoredNode:
     host: str
     content: bytes | None
     """The content of the file. None if there is no file, or if it cannot be read."""
-    ending: Ending | None
+    journal_entry: JournalEntry | None
     """The journal entry of the node. None if there is none."""
-    why: str = ""
+    read_error: str = ""
     """The reason why the file cannot be read. Empty if it can, or if there is no file."""
 
 
-class Store:
+class ResultStore:
     """A folder of results. Only regular files are read, and files are written atomically."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.aside = 0
+        self.ignored_file_count = 0
         """The number of files that are not results. It is complete after all items of `results` were yielded."""
 
-    def make(self) -> None:
+    def create_folder(self) -> None:
         """Create the folder if it is missing. Raise UsageError or Error if it cannot be used."""
         display_path = clean_line(str(self.folder))
         try:
@@ -97,33 +97,33 @@ class Store:
         """Whether the folder is missing or has no files."""
         return not self.folder.is_dir() or not any(self.folder.iterdir())
 
-    def save_answer(self, answer: NodeAnswer, *, asked: float | None, came: float) -> None:
+    def save_answer(self, answer: NodeAnswer, *, request_time: float | None, response_time: float) -> None:
         """Store the result of one node. Raise Error if it cannot be written.
 
-        `asked` and `came` are the times of the request and the response, as in `Ending`.
+        `asked` and `came` are the times of the request and the response, as in `JournalEntry`.
         """
         try:
-            if answer.ended == "answered":
+            if answer.outcome == "answered":
                 place_file(self.folder / make_file_name(answer.host), answer.output, force=True)
             line = {
                 "host": answer.host,
-                "ended": answer.ended,
-                "why": answer.why,
-                "seconds": answer.seconds,
-                "asked": asked,
-                "came": came,
+                "ended": answer.outcome,
+                "why": answer.reason,
+                "seconds": answer.duration_s,
+                "asked": request_time,
+                "came": response_time,
             }
             append_line(self.folder / JOURNAL, json.dumps(line))
         except OSError as error:
             msg = f"{clean_line(str(self.folder))}: a result cannot be kept: {error.strerror}."
             raise Error(msg, hint="Free some room, then run it again with --resume.") from error
 
-    def endings(self) -> dict[str, Ending]:
+    def load_journal(self) -> dict[str, JournalEntry]:
         """Return the last journal entry of each node, by host. Empty if the journal cannot be read."""
-        endings: dict[str, Ending] = {}
+        endings: dict[str, JournalEntry] = {}
         try:
             with (self.folder / JOURNAL).open("rb") as journal:
-                for _ in range(MAX_ENDINGS):
+                for _ in range(MAX_JOURNAL_LINES):
                     line = journal.readline(MAX_LINE_BYTES)
                     if not line:
                         break
@@ -134,7 +134,7 @@ class Store:
             pass
         return endings
 
-    def results(self, largest: int) -> Iterator[StoredNode]:
+    def iter_nodes(self, max_file_bytes: int) -> Iterator[StoredNode]:
         """Yield the nodes with a result file, sorted by file name, then those that are only in the journal.
 
         Files are read up to `largest` + 1 bytes, so that a larger file can be detected. Raise UsageError if the folder
@@ -149,16 +149,16 @@ class Store:
         except OSError as error:
             msg = f"{display_path} cannot be read: {error.strerror}."
             raise UsageError(msg) from error
-        endings = self.endings()
-        self.aside = 0
+        endings = self.load_journal()
+        self.ignored_file_count = 0
         for name in names:
             if name in (JOURNAL, PEERS_FOLDER):
                 continue
             if not name.endswith(".json"):
-                self.aside += 1
+                self.ignored_file_count += 1
                 continue
             host = clean_line(unquote(name.removesuffix(".json"), errors="replace"), limit=MAX_NAME_CHARS)
-            content, reason = _load_content(self.folder / name, largest)
+            content, reason = _load_content(self.folder / name, max_file_bytes)
             yield StoredNode(host, content, endings.pop(host, None), reason)
         for ending in endings.values():
             yield StoredNode(ending.host, None, ending)
@@ -180,7 +180,7 @@ def _load_content(path: Path, largest: int) -> tuple[bytes | None, str]:
         return None, f"its file cannot be read: {error.strerror}"
 
 
-def _parse_ending(line: bytes) -> Ending | None:
+def _parse_ending(line: bytes) -> JournalEntry | None:
     """Parse a line of the journal. Return None if the line is invalid."""
     try:
         data = json.loads(line)
@@ -189,17 +189,17 @@ def _parse_ending(line: bytes) -> Ending | None:
     if (
         not isinstance(data, dict)
         or not isinstance(data.get("host"), str)
-        or data.get("ended") not in ENDED_STATES
+        or data.get("ended") not in RUN_OUTCOMES
     ):
         return None
     reason = data.get("why")
-    return Ending(
+    return JournalEntry(
         clean_line(data["host"], limit=MAX_NAME_CHARS),
         data["ended"],
         clean_line(reason, limit=300) if isinstance(reason, str) else "",
-        seconds=_as_number(data.get("seconds")),
-        asked=_as_number(data.get("asked")),
-        came=_as_number(data.get("came")),
+        duration_s=_as_number(data.get("seconds")),
+        request_time=_as_number(data.get("asked")),
+        response_time=_as_number(data.get("came")),
     )
 
 

@@ -29,7 +29,7 @@ EXCLUDED_FOLDERS = ("render/html/assets", "simulate/standin", "lint", "bench", "
 """The folders of tfdoctor that neither command loads."""
 DATA_FOLDERS = ("compat",)
 """The data folders that are included."""
-LOG_DATA = "source_lines.json"
+OMITTED_DATA_FILE = "source_lines.json"
 """A data file that is omitted, because only `diagnose` needs it and it is a seventh of the total size."""
 ARCHIVE_DATE = (1980, 1, 1, 0, 0, 0)
 """The date of every file in the archive. It is constant, so that the same files give the same bytes."""
@@ -98,11 +98,15 @@ def build_zipapp() -> bytes:
     content_by_name = dict(_iter_tfdoctor_files())
     for name in DATA_FOLDERS:
         files = _iter_files(data_dir(name), f"tfdoctor/_data/{name}")
-        content_by_name.update((path, content) for path, content in files if not path.endswith(LOG_DATA))
+        content_by_name.update(
+            (path, content) for path, content in files if not path.endswith(OMITTED_DATA_FILE)
+        )
     for name in LIBRARIES:
         content_by_name.update(_iter_library_sources(name, name))
     # Python 3.10 has no tomllib, and tomli is equivalent.
-    content_by_name.update(_iter_library_sources("tomli" if sys.version_info < (3, 11) else "tomllib", "tomli"))
+    content_by_name.update(
+        _iter_library_sources("tomli" if sys.version_info < (3, 11) else "tomllib", "tomli")
+    )
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, content in [("__main__.py", MAIN_SOURCE.encode("ascii")), *sorted(content_by_name.items())]:

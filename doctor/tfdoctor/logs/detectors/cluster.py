@@ -40,7 +40,7 @@ def detect_cluster(context: LogContext) -> Decision | None:
 def _detect_bad_specification(context: LogContext) -> Decision | None:
     """Return the cause if the cluster specification is invalid, or if this task cannot listen."""
     log = context.log
-    event = log.first("cluster-address")
+    event = log.find_first("cluster-address")
     if event is not None:
         return Decision(
             Cause.CLUSTER_FAILURE,
@@ -114,7 +114,7 @@ def _detect_unreachable_task(context: LogContext) -> Decision | None:
 def _detect_waiting_task(context: LogContext) -> Decision | None:
     """Return the cause if this task waits for other tasks."""
     log = context.log
-    waiting, missing_tasks = log.last("cluster-waiting"), log.last("cluster-tasks-left")
+    waiting, missing_tasks = log.find_last("cluster-waiting"), log.find_last("cluster-tasks-left")
     events: list[Event] = []
     if waiting is not None and not _has_later_session(context, waiting):
         events = log.list_events("cluster-waiting")
@@ -133,7 +133,7 @@ def _detect_waiting_task(context: LogContext) -> Decision | None:
 
 def _has_later_session(context: LogContext, event: Event) -> bool:
     """Return whether a session began after this event."""
-    session_event = context.log.last("cluster-session")
+    session_event = context.log.find_last("cluster-session")
     return session_event is not None and session_event.order > event.order
 
 
@@ -151,7 +151,7 @@ def _list_tasks(events: Iterable[Event]) -> list[str]:
     """Return the names of the tasks in the events, such as "worker:1", each once."""
     tasks: dict[str, None] = {}
     for event in events:
-        task = event.fields.get("task") or ""
+        task = event.captures.get("task") or ""
         job, _, index = task.removeprefix("/job:").partition("/task:")
         if index:
             tasks[f"{job.partition('/')[0]}:{index}"] = None

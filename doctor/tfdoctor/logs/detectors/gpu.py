@@ -16,8 +16,8 @@ from tfdoctor.logs.libraries import (
     describe_available_libraries,
     find_search_path,
     is_cuda_only_on_search_path,
-    is_cudnn,
-    is_cupti,
+    is_cudnn_library,
+    is_cupti_library,
     is_partly_installed,
     strip_library_name,
 )
@@ -59,8 +59,8 @@ def detect_lazy_libraries(context: LogContext) -> Decision | None:
     ]
     if context.log.has("library-version"):
         return Decision(Cause.LIBS_WRONG_VERSION, context.list_evidence("library-version"))
-    symbol_event = context.log.first("undefined-symbol")
-    if symbol_event is not None and is_cudnn(symbol_event.get("soname")):
+    symbol_event = context.log.find_first("undefined-symbol")
+    if symbol_event is not None and is_cudnn_library(symbol_event.get("soname")):
         return Decision(Cause.CUDNN_VERSION_MISMATCH, context.list_evidence("undefined-symbol"))
     if symbol_event is not None:
         return Decision(Cause.LIBS_WRONG_VERSION, context.list_evidence("undefined-symbol"))
@@ -82,7 +82,7 @@ def detect_lazy_libraries(context: LogContext) -> Decision | None:
         return Decision(Cause.WSL_LIBCUDA, events, (Cause.LIBS_TRANSITIVE,))
     if dependencies:
         return Decision(Cause.LIBS_TRANSITIVE, events)
-    cause = Cause.CUDNN_MISSING if is_cudnn(lazy_libraries[0].soname) else Cause.LIBS_NOT_ON_PATH
+    cause = Cause.CUDNN_MISSING if is_cudnn_library(lazy_libraries[0].soname) else Cause.LIBS_NOT_ON_PATH
     return Decision(cause, events, (Cause.LIBS_NOT_ON_PATH,))
 
 
@@ -102,14 +102,14 @@ def detect_libraries(context: LogContext) -> Decision | None:
     title = ""
     if (
         cause is Cause.LIBS_WRONG_VERSION
-        and context.mismatched_cuda is None
+        and context.mismatched_cuda_versions is None
         and is_partly_installed(libraries, context.log)
     ):
         title = "Some of the libraries that this TensorFlow opens are installed, others are not"
         note = f"{note} Usually a different version is installed, or only some of its packages."
     elif (
         cause is Cause.LIBS_WRONG_VERSION
-        and context.mismatched_cuda is None
+        and context.mismatched_cuda_versions is None
         and is_cuda_only_on_search_path(libraries, context.log)
     ):
         title = "LD_LIBRARY_PATH names a CUDA, but what this TensorFlow opens is not found there"
@@ -150,16 +150,20 @@ def detect_skipped_registration(context: LogContext) -> Decision | None:
 
 def _detect_skipped_by(context: LogContext, *signature_ids: str) -> Decision | None:
     """Return the cause if an event of these signatures shows that no GPU was registered."""
-    event = context.log.last(*signature_ids)
-    if event is not None and event.id != "registration-skipped" and context.ready_order >= 0:
+    event = context.log.find_last(*signature_ids)
+    if event is not None and event.id != "registration-skipped" and context.gpu_ready_order >= 0:
         return None
-    if event is None or (context.registration is not None and context.registration.order > event.order):
+    if event is None or (
+        context.registration_event is not None and context.registration_event.order > event.order
+    ):
         return None
-    if context.registration is not None and event.id != "registration-skipped":
+    if context.registration_event is not None and event.id != "registration-skipped":
         return None
     if context.hiding_event is not None:
         return Decision(
-            Cause.HIDDEN_BY_ENV, (context.hiding_event, *context.list_evidence(*signature_ids)), (Cause.LIBS_UNLISTED,)
+            Cause.HIDDEN_BY_ENV,
+            (context.hiding_event, *context.list_evidence(*signature_ids)),
+            (Cause.LIBS_UNLISTED,),
         )
     other_causes: tuple[Cause, ...] = LIBRARY_CAUSES
     if not context.log.has("registration-skipped", "cuda-runtime-not-loaded", "numa"):
@@ -169,7 +173,7 @@ def _detect_skipped_by(context: LogContext, *signature_ids: str) -> Decision | N
 
 def detect_cupti(context: LogContext) -> Decision | None:
     """Return the cause if the profiler cannot use CUPTI."""
-    missing = [library for library in context.missing_libraries if is_cupti(library.soname)]
+    missing = [library for library in context.missing_libraries if is_cupti_library(library.soname)]
     if not missing and not context.log.has("cupti-failed"):
         return None
     if context.log.has("cupti-not-permitted") and not missing:
@@ -189,16 +193,16 @@ def detect_cupti(context: LogContext) -> Decision | None:
 def detect_ignored_gpus(context: LogContext) -> Decision | None:
     """Return the cause if TensorFlow ignored every GPU, or if XLA (1.13 to 2.0) fails on an ignored GPU."""
     if (
-        context.registration is None
+        context.registration_event is None
         and context.log.has("xla-breaks")
         and context.log.has("device-ignored-xla")
     ):
         return Decision(
             Cause.GPU_TOO_OLD, context.list_evidence("device-ignored-xla", "device-ignored", "xla-breaks")
         )
-    if context.registration is not None or context.has_remaining_gpus:
+    if context.registration_event is not None or context.has_unignored_gpus:
         return None
-    event = context.log.last("amd-ignored")
+    event = context.log.find_last("amd-ignored")
     if event is not None:
         return Decision(_choose_amd_cause(event), context.list_evidence("amd-ignored"))
     if context.log.has("device-ignored"):
@@ -215,7 +219,9 @@ def _choose_amd_cause(event: Event) -> Cause:
         return int(generation_match[1]) if generation_match and generation_match[1].isdecimal() else 0
 
     actual_generation = parse_generation(event.get("gfx"))
-    supported_generations = [parse_generation(gfx) for gfx in re.findall(r"gfx\w{3,5}", event.get("supported"))]
+    supported_generations = [
+        parse_generation(gfx) for gfx in re.findall(r"gfx\w{3,5}", event.get("supported"))
+    ]
     is_too_old = supported_generations and actual_generation < min(supported_generations)
     return Cause.GPU_TOO_OLD if is_too_old else Cause.GPU_TOO_NEW
 
@@ -225,7 +231,7 @@ def detect_missing_gpu_code(context: LogContext) -> Decision | None:
     log = context.log
     if log.has("arch-mismatch"):
         return Decision(Cause.GPU_TOO_OLD, context.list_evidence("arch-mismatch", "device-created"))
-    ptxas_event = log.first("ptxas-too-old")
+    ptxas_event = log.find_first("ptxas-too-old")
     if ptxas_event is not None and not _is_at_least(ptxas_event.get("arch"), "5.0"):
         return Decision(Cause.GPU_TOO_OLD, context.list_evidence("ptxas-too-old"))
     if ptxas_event is not None:
@@ -240,7 +246,7 @@ def detect_missing_gpu_code(context: LogContext) -> Decision | None:
         and detect_memory(context) is None
         and not log.has("gpu-fault")
     )
-    event = log.first("no-kernel-image")
+    event = log.find_first("no-kernel-image")
     is_older = _is_older_than_all_code(context, capability)
     if log.has("jit-from-ptx") and (is_newer or event is not None) and not is_older:
         return Decision(Cause.GPU_TOO_NEW, context.list_evidence("jit-from-ptx", "no-kernel-image"))
@@ -268,7 +274,7 @@ def detect_missing_gpu_code(context: LogContext) -> Decision | None:
             )
             return Decision(cause, evidence, (Cause.GPU_TOO_NEW,), note=note, title=title)
         return Decision(cause, evidence)
-    if is_newer and context.registration is not None:
+    if is_newer and context.registration_event is not None:
         evidence = context.list_evidence("device-created", "cublas-init", "cudnn-init")
         return Decision(
             Cause.GPU_TOO_NEW,
@@ -319,7 +325,7 @@ def _is_newer_than_cuda(context: LogContext, capability: str | None) -> bool:
     if capability is None or context.origin.cuda_version is None:
         return False
     cuda = context.origin.cuda_version
-    series = context.compat.cuda_series(versions.major_minor(cuda) if "." in cuda else f"{cuda}.0")
+    series = context.compat.find_cuda_series(versions.major_minor(cuda) if "." in cuda else f"{cuda}.0")
     if series is None or not series.capabilities or "." not in cuda:
         return False
     max_major = max(versions.parse_capability(supported)[0] for supported in series.capabilities)
@@ -331,8 +337,10 @@ def _is_newer_than_cuda(context: LogContext, capability: str | None) -> bool:
 
 def _is_gpu_busy(context: LogContext) -> bool:
     """Return whether TensorFlow got so little of a GPU's memory that another process must be using it."""
-    reserved_mib = [device.memory_mib for device in context.devices if device.memory_mib is not None]
-    if not reserved_mib or any(_TEGRA_GPU.search(device.name) for device in context.devices):
+    reserved_mib = [
+        device.memory_mib for device in context.registered_devices if device.memory_mib is not None
+    ]
+    if not reserved_mib or any(_TEGRA_GPU.search(device.name) for device in context.registered_devices):
         return False
     smallest_mib, total_mib = min(reserved_mib), find_gpu_memory(context.log)
     if total_mib is not None and total_mib < 2300:  # a small GPU, with up to 2 GiB
@@ -343,7 +351,7 @@ def _is_gpu_busy(context: LogContext) -> bool:
 def detect_memory(context: LogContext) -> Decision | None:
     """Return the cause if the GPU ran out of memory."""
     log = context.log
-    context_event = log.first("context-failed")
+    context_event = log.find_first("context-failed")
     if context_event is not None and "MEMORY" in context_event.get("code").upper():
         return Decision(Cause.GPU_BUSY_OTHER_PROCESS, context.list_evidence("context-failed"), (Cause.OOM,))
     if context_event is not None and "out of memory" in context_event.get("code"):
@@ -362,11 +370,11 @@ def detect_memory(context: LogContext) -> Decision | None:
 
 def list_failed_allocations(context: LogContext) -> list[Event]:
     """Return the failed allocations, except those that the next message describes as harmless."""
-    harmless_records = {event.record for event in context.log.list_events("oom-not-a-failure")}
+    harmless_records = {event.message_number for event in context.log.list_events("oom-not-a-failure")}
     return [
         event
         for event in context.log.list_events("oom")
-        if harmless_records.isdisjoint((event.record, event.following))
+        if harmless_records.isdisjoint((event.message_number, event.next_message_number))
     ]
 
 
@@ -387,10 +395,10 @@ def detect_cudnn(context: LogContext) -> Decision | None:
             note = f"cuDNN {mismatch_event.get('loaded')} was loaded; TensorFlow was built with {mismatch_event.get('built')}."
         return Decision(Cause.CUDNN_VERSION_MISMATCH, context.list_evidence("cudnn-version"), note=note)
     # a message that the log describes as expected does not count
-    expected_records = {event.record for event in log.list_events("cudnn-not-asked")}
-    if all(event.record in expected_records for event in log.list_events("cudnn-init")):
+    expected_records = {event.message_number for event in log.list_events("cudnn-not-asked")}
+    if all(event.message_number in expected_records for event in log.list_events("cudnn-init")):
         return None
-    event = log.first("driver-possibly-insufficient")
+    event = log.find_first("driver-possibly-insufficient")
     if event is not None and _is_oldest_branch(context, event.get("driver")):
         return Decision(
             Cause.DRIVER_TOO_OLD,
@@ -419,7 +427,7 @@ def _is_oldest_branch(context: LogContext, driver: str) -> bool:
     cuda = context.origin.cuda_version or (release.cuda if release is not None else None)
     if cuda is None or "." not in cuda:
         return versions.major(driver) < 390  # without a known CUDA version
-    minimum = context.compat.driver_minimum(cuda).minimum
+    minimum = context.compat.find_driver_minimum(cuda).minimum
     return minimum is not None and versions.major(driver) <= versions.major(minimum)
 
 
@@ -450,7 +458,7 @@ def detect_both_packages(context: LogContext) -> Decision | None:
     Two packages alone are no failure: the log must also show a failed import or no GPU support.
     """
     log = context.log
-    if context.registration is not None or not context.has_both_packages:
+    if context.registration_event is not None or not context.has_both_packages:
         return None
     if not (
         log.has("attribute-missing", "native-runtime-failed")
@@ -467,7 +475,7 @@ def detect_both_packages(context: LogContext) -> Decision | None:
 def detect_placement(context: LogContext) -> Decision | None:
     """Return the cause if the build has no GPU support, or an operation cannot be placed."""
     log = context.log
-    if context.registration is None and _has_cpu_build(context):
+    if context.registration_event is None and _has_cpu_build(context):
         return Decision(
             Cause.CPU_ONLY_BUILD,
             context.list_evidence("not-built-with-cuda", "built-with-cuda-asked", "answer-line"),
@@ -482,7 +490,7 @@ def _has_cpu_build(context: LogContext) -> bool:
     log = context.log
     if log.has("not-built-with-cuda"):
         return True
-    return context.has_answer("built-with-cuda-asked", "False")
+    return context.has_printed_answer("built-with-cuda-asked", "False")
 
 
 def detect_fault(context: LogContext) -> Decision | None:
@@ -513,14 +521,18 @@ def detect_fork(context: LogContext) -> Decision | None:
 def detect_missing_registration(context: LogContext) -> Decision | None:
     """Return the most likely cause if no GPU was registered and no message explains why."""
     log = context.log
-    if context.registration is not None:
+    if context.registration_event is not None:
         return None
     if log.has("xla-gpu-listed"):
         return Decision(Cause.XLA_GPU_ONLY, context.list_evidence("xla-gpu-listed"), LIBRARY_CAUSES)
     hiding_event = context.hiding_event
     if hiding_event is not None and (
         has_listed_no_gpu(context)
-        or (_PYTHON_COMMAND.search(hiding_event.text) and context.ready_order < 0 and log.has("dso-opened"))
+        or (
+            _PYTHON_COMMAND.search(hiding_event.text)
+            and context.gpu_ready_order < 0
+            and log.has("dso-opened")
+        )
     ):
         return Decision(Cause.HIDDEN_BY_ENV, (hiding_event, *context.list_evidence("gpu-none-listed")))
     if log.has("dso-opened", "device-found", "numa", "xla-on-cuda", "devices-visible"):
@@ -547,7 +559,7 @@ def _decide_without_messages(context: LogContext) -> Decision:
 
 def has_listed_no_gpu(context: LogContext) -> bool:
     """Return whether the program listed its devices or tested for a GPU, and there was none."""
-    return context.log.has("gpu-none-listed", "devices-listed-cpu") or context.has_answer(
+    return context.log.has("gpu-none-listed", "devices-listed-cpu") or context.has_printed_answer(
         "gpu-asked", "False"
     )
 
@@ -557,7 +569,7 @@ def detect_healthy(context: LogContext) -> Decision | None:
 
     Return None if the log shows neither.
     """
-    if context.registration is not None or context.ready_order >= 0 or context.has_remaining_gpus:
+    if context.registration_event is not None or context.gpu_ready_order >= 0 or context.has_unignored_gpus:
         return Decision(
             Cause.HEALTHY,
             context.list_evidence("device-created", "gpu-listed", "gpu-listed-old", "devices-visible")[:4],

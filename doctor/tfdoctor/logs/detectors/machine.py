@@ -6,7 +6,7 @@ Each `detect_…` function returns a decision, or None if the log does not show 
 from __future__ import annotations
 
 from tfdoctor.findings import Cause
-from tfdoctor.logs.libraries import is_cupti, is_driver, is_nvml, strip_library_name
+from tfdoctor.logs.libraries import is_cupti_library, is_driver_library, is_nvml_library, strip_library_name
 from tfdoctor.logs.log_context import LIBRARY_CAUSES, Decision, LogContext
 
 NO_DEVICE_CODES = frozenset({"CUDA_ERROR_NO_DEVICE", "UNKNOWN ERROR (100)"})
@@ -53,7 +53,7 @@ def detect_containers(context: LogContext) -> Decision | None:
             context.list_evidence("cuda-requirement"),
             (Cause.DRIVER_TOO_OLD,),
         )
-    nvml_event = log.first("container-nvml")
+    nvml_event = log.find_first("container-nvml")
     if nvml_event is not None:
         return Decision(
             _choose_container_cause(nvml_event.get("what")), context.list_evidence("container-nvml")
@@ -64,7 +64,7 @@ def detect_containers(context: LogContext) -> Decision | None:
         return Decision(
             Cause.CONTAINER_DRIVER_LIBS, context.list_evidence("container-driver-error"), (Cause.NO_DRIVER,)
         )
-    if context.registration is not None:
+    if context.registration_event is not None:
         return None
     if log.has("ngc-no-driver"):
         return Decision(Cause.CONTAINER_NO_GPU, context.list_evidence("ngc-no-driver"))
@@ -85,8 +85,8 @@ def _choose_container_cause(message: str) -> Cause:
 
 def detect_smi_failure(context: LogContext) -> Decision | None:
     """Return the cause if nvidia-smi failed and TensorFlow logged no error about the driver or a library."""
-    event = context.log.first("smi-failed")
-    if event is None or context.registration is not None or context.log.has("cuinit", "dso-failed"):
+    event = context.log.find_first("smi-failed")
+    if event is None or context.registration_event is not None or context.log.has("cuinit", "dso-failed"):
         return None
     message = event.get("what").lower()
     cause = Cause.NO_DRIVER
@@ -109,7 +109,7 @@ def detect_windows(context: LogContext) -> Decision | None:
         and context.compat.has_trait(version, "windows-without-gpu")
         and context.is_windows
         and context.log.has("gpu-none-listed")
-        and context.registration is None
+        and context.registration_event is None
     ):
         return Decision(
             Cause.WINDOWS_NATIVE_UNSUPPORTED, context.list_evidence("gpu-none-listed", "tf-version")
@@ -119,7 +119,7 @@ def detect_windows(context: LogContext) -> Decision | None:
 
 def detect_installation(context: LogContext) -> Decision | None:
     """Return the cause if an import or an installation failed, unless a GPU was registered anyway."""
-    if context.registration is not None:
+    if context.registration_event is not None:
         return None
     for name, cause, other_causes in (
         ("glibc", Cause.GLIBC_TOO_OLD, ()),
@@ -160,12 +160,12 @@ def _detect_missing_at_import(context: LogContext) -> Decision | None:
         stem = strip_library_name(deciding_library.soname)
         if stem.lower().startswith(("msvcp", "vcruntime", "concrt")):
             return Decision(Cause.MSVC_RUNTIME_MISSING, events)
-        if is_driver(deciding_library.soname):
+        if is_driver_library(deciding_library.soname):
             cause = Cause.CONTAINER_NO_GPU if _is_probably_in_container(context) else Cause.NO_DRIVER
             return Decision(cause, events, (Cause.NO_DRIVER, Cause.IMPORT_MISSING_CUDA_LIB))
         if stem.startswith("nvidia-"):
             return Decision(Cause.LIBS_TRANSITIVE, events, (Cause.DRIVER_LIB_MISMATCH,))
-        if is_cupti(deciding_library.soname):
+        if is_cupti_library(deciding_library.soname):
             return Decision(Cause.CUPTI_MISSING, events)
         return Decision(Cause.IMPORT_MISSING_CUDA_LIB, events, LIBRARY_CAUSES)
     msvc_events = [
@@ -193,15 +193,17 @@ def _is_probably_in_container(context: LogContext) -> bool:
 def detect_driver(context: LogContext) -> Decision | None:
     """Return the cause if the driver fails, judging by the cuInit codes and the diagnostics after them."""
     log = context.log
-    event = log.last("cuinit")
+    event = log.find_last("cuinit")
     if event is None:
         return _detect_missing_driver(context) or _detect_driver_messages(context)
-    is_registered_later = context.registration is not None and context.registration.order > event.order
-    if is_registered_later or (context.registration is not None and log.has("parameter-server")):
+    is_registered_later = (
+        context.registration_event is not None and context.registration_event.order > event.order
+    )
+    if is_registered_later or (context.registration_event is not None and log.has("parameter-server")):
         return None
     # "CUresult(303)" is another form of "UNKNOWN ERROR (303)"
     codes = {init.get("code").replace("CUresult(", "UNKNOWN ERROR (") for init in log.list_events("cuinit")}
-    if codes == NOT_INITIALIZED_CODES and context.registration is not None:
+    if codes == NOT_INITIALIZED_CODES and context.registration_event is not None:
         return None
     evidence = context.list_evidence(
         "cuinit", "driver-mismatch", "kernel-driver-missing", "device-node-missing", "stub-version"
@@ -267,7 +269,7 @@ def _choose_no_device_cause(context: LogContext, *, lacks_node: bool) -> tuple[C
     if lacks_node:
         cause = Cause.CONTAINER_NO_GPU if context.is_in_container() else Cause.NO_DEVICE
         return cause, (Cause.NO_DEVICE, Cause.CONTAINER_NO_GPU, Cause.HIDDEN_BY_ENV)
-    if context.log.has("scheduler-hint") or context.registration is not None:
+    if context.log.has("scheduler-hint") or context.registration_event is not None:
         return Cause.HIDDEN_BY_ENV, (Cause.NO_DEVICE,)
     if not context.log.has("kernel-driver", "library-driver"):  # TensorFlow 2.12 and later log no diagnostics
         return Cause.NO_DEVICE, (Cause.HIDDEN_BY_ENV, Cause.NO_DRIVER)
@@ -282,7 +284,8 @@ def _has_smi_failure(context: LogContext) -> bool:
 
 def _lacks_driver_library(context: LogContext) -> bool:
     return any(
-        is_driver(library.soname) and not library.is_transitive for library in context.missing_libraries
+        is_driver_library(library.soname) and not library.is_transitive
+        for library in context.missing_libraries
     )
 
 
@@ -291,14 +294,16 @@ def _detect_missing_driver(context: LogContext) -> Decision | None:
     missing = [
         library
         for library in context.missing_libraries
-        if is_driver(library.soname)
+        if is_driver_library(library.soname)
         and library.event.id in ("dso-failed", "dso-failed-old", "damaged-library")
     ]
-    has_opened_driver = any(is_driver(event.get("soname")) for event in context.log.list_events("dso-opened"))
+    has_opened_driver = any(
+        is_driver_library(event.get("soname")) for event in context.log.list_events("dso-opened")
+    )
     # old releases try two names of libcuda, so a failure of one does not matter if the other was opened
     if not missing or (has_opened_driver and missing[-1].event.id == "dso-failed-old"):
         return None
-    if context.registration is not None and context.registration.order > missing[-1].event.order:
+    if context.registration_event is not None and context.registration_event.order > missing[-1].event.order:
         return None
     events = tuple(library.event for library in missing[:2])
     lacks_node = context.log.has("device-node-missing")
@@ -314,8 +319,8 @@ def _detect_driver_messages(context: LogContext) -> Decision | None:
         return Decision(Cause.DRIVER_INIT_UNKNOWN, context.list_evidence("device-query-failed"))
     if log.has("driver-mismatch"):
         return Decision(Cause.DRIVER_LIB_MISMATCH, context.list_evidence("driver-mismatch"))
-    hip_event = log.first("hip-init")
-    if hip_event is not None and context.registration is None:
+    hip_event = log.find_first("hip-init")
+    if hip_event is not None and context.registration_event is None:
         no_device = "Device" in hip_event.get("code")
         other_causes = (Cause.NO_DRIVER, Cause.HIDDEN_BY_ENV)
         return Decision(
@@ -325,7 +330,7 @@ def _detect_driver_messages(context: LogContext) -> Decision | None:
         )
     if log.has("driver-insufficient"):
         return Decision(Cause.DRIVER_TOO_OLD, context.list_evidence("driver-insufficient"))
-    event = log.first("driver-code")
+    event = log.find_first("driver-code")
     if event is not None:
         message = event.get("what")
         if "initialization error" in message:
@@ -349,12 +354,12 @@ def _detect_driver_messages(context: LogContext) -> Decision | None:
             next(cause for text, cause in causes_by_text if text in message),
             context.list_evidence("driver-code"),
         )
-    if context.registration is not None:
+    if context.registration_event is not None:
         return None
     nvml_events = tuple(
         library.event
         for library in context.missing_libraries
-        if is_nvml(library.soname) and library.event.id == "dso-failed"
+        if is_nvml_library(library.soname) and library.event.id == "dso-failed"
     )
     if nvml_events or log.has("nvml-missing"):
         return Decision(Cause.NVML_MISSING, (*nvml_events[:2], *context.list_evidence("nvml-missing")))
@@ -364,7 +369,7 @@ def _detect_driver_messages(context: LogContext) -> Decision | None:
         cause = Cause.CONTAINER_NO_GPU if context.is_in_container() else Cause.NO_DEVICE
         return Decision(cause, context.list_evidence("device-node-missing"), (Cause.NO_DRIVER,))
     if log.has("libcuda-not-loaded") and not any(
-        is_driver(opened.get("soname")) for opened in log.list_events("dso-opened")
+        is_driver_library(opened.get("soname")) for opened in log.list_events("dso-opened")
     ):
         title = "The driver's kernel module is there, and its library, libcuda, was not found"
         return Decision(

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause
-from tfdoctor.logs.libraries import is_driver
+from tfdoctor.logs.libraries import is_driver_library
 from tfdoctor.logs.log_context import Decision, LogContext
 
 if TYPE_CHECKING:
@@ -78,13 +78,21 @@ NEWER_NOTE = (
 def detect_failed_import(context: LogContext) -> Decision | None:
     """Return the cause if `import tensorflow` failed. Return None if this or a later import succeeded."""
     log = context.log
-    broken_event = log.first("python-broken")
-    if broken_event is not None and context.registration is None and not log.has(*_AFTER_IMPORT_SIGNATURES):
+    broken_event = log.find_first("python-broken")
+    if (
+        broken_event is not None
+        and context.registration_event is None
+        and not log.has(*_AFTER_IMPORT_SIGNATURES)
+    ):
         cause = (
             Cause.NOT_PERMITTED if broken_event.get("why") == "Permission denied" else Cause.PYTHON_UNUSABLE
         )
         return Decision(cause, context.list_evidence("python-broken"))
-    if context.registration is not None or context.ready_order >= 0 or log.has(*_AFTER_IMPORT_SIGNATURES):
+    if (
+        context.registration_event is not None
+        or context.gpu_ready_order >= 0
+        or log.has(*_AFTER_IMPORT_SIGNATURES)
+    ):
         return None
     return (
         _detect_named_file(context)
@@ -141,7 +149,7 @@ def _detect_in_tracebacks(context: LogContext) -> Decision | None:
     for event in context.log.list_events("file-damaged", "file-refused", "import-error"):
         frames = _list_frames(context, event)
         library = (event.get("path") or event.get("library")).rpartition("/")[2]
-        if not _has_tensorflow_frame(frames) or is_driver(library):
+        if not _has_tensorflow_frame(frames) or is_driver_library(library):
             continue  # the driver's libraries are empty files in a container without GPUs
         evidence = (event, frames[-1])
         if event.id == "file-damaged":
@@ -171,7 +179,7 @@ def _detect_wrong_module(context: LogContext) -> Decision | None:
     The evidence is a missing name that every release has. `detect_api_mismatch` handles names that only TensorFlow 1
     or 2 has.
     """
-    event = context.log.first("tensorflow-attribute")
+    event = context.log.find_first("tensorflow-attribute")
     if event is None or event.get("second") or context.has_both_packages:
         return None
     frames = _list_frames(context, event)
@@ -200,7 +208,7 @@ def _detect_wrong_module(context: LogContext) -> Decision | None:
 def _has_tensorflow_messages(context: LogContext) -> bool:
     """Return whether the log has a message of TensorFlow, which shows that TensorFlow was imported."""
     has_benign = any(
-        context.log.list_events(name)[0].signature.benign is not None for name in context.log.events
+        context.log.list_events(name)[0].signature.benign_code is not None for name in context.log.events
     )
     return has_benign or context.log.has("format-classic", "format-absl")
 
@@ -214,7 +222,7 @@ def _is_other_api(context: LogContext, event: Event) -> bool:
 
 def detect_api_mismatch(context: LogContext) -> Decision | None:
     """Return an inconclusive decision if the program fails because it needs another TensorFlow."""
-    event = context.log.first("tensorflow-attribute")
+    event = context.log.find_first("tensorflow-attribute")
     if event is None or not _is_other_api(context, event):
         return None
     if event.get("newer"):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.bench import describe_first_calls, format_duration
 from tfdoctor.findings import Status
-from tfdoctor.render.bench import format_link, format_size, format_title
+from tfdoctor.render.bench import format_curve_title, format_interconnect, format_size
 from tfdoctor.render.bench_svg import make_bench_svg
-from tfdoctor.render.finding import MARKS, SEVERITY_STATUS
+from tfdoctor.render.finding import MARKS, STATUS_BY_SEVERITY
 from tfdoctor.render.html.check import make_finding_values
 from tfdoctor.render.html.document import redact_values, render_page
 
@@ -23,31 +23,31 @@ __all__ = ["make_benchmark_html"]
 def make_benchmark_html(bench: Bench, redactor: Redactor) -> bytes:
     """Return the HTML page of a benchmark, with all texts redacted."""
     worst_severity = max((item.severity for item in bench.findings), default=None)
-    status = SEVERITY_STATUS[worst_severity] if worst_severity is not None else Status.GOOD
+    status = STATUS_BY_SEVERITY[worst_severity] if worst_severity is not None else Status.GOOD
     values: dict[str, Any] = {
         "target": bench.target,
         "title": bench.summary,
         "status": {"status": status.value, "sign": MARKS[status]},
         "tensorflow": bench.tensorflow or "unknown",
         "devices": [
-            {"device": item.device, "name": item.name or "", "software": item.software}
+            {"device": item.device, "name": item.name or "", "software": item.is_software}
             for item in bench.devices
         ],
         "notes": [
             item
             for item in (
-                bench.stopped,
-                bench.disturbed and f"Disturbed: {bench.disturbed}.",
-                *(f"{format_link(link)}." for link in bench.links),
-                describe_first_calls(bench.runs),
+                bench.stop_reason,
+                bench.disturbance_text and f"Disturbed: {bench.disturbance_text}.",
+                *(f"{format_interconnect(link)}." for link in bench.links),
+                describe_first_calls(bench.measurements),
             )
             if item
         ],
-        "scaling": [reason for item in bench.scaling for reason in item.why],
+        "scaling": [reason for item in bench.scalings for reason in item.reasons],
         "findings": [make_finding_values(item) for item in bench.findings],
         "times": [
             {
-                "what": format_title(item),
+                "what": format_curve_title(item),
                 "size": format_size(item.size),
                 "median": format_duration(item.seconds.median),
                 "low": format_duration(item.seconds.low),
@@ -55,7 +55,7 @@ def make_benchmark_html(bench: Bench, redactor: Redactor) -> bytes:
                 "repeats": f"{item.repeats:,}",
                 "gflops": f"{item.gflops:,.3g}" if item.gflops else "",
             }
-            for item in bench.runs
+            for item in bench.measurements
             if item.seconds is not None
         ],
     }

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.facts import value_of
 from tfdoctor.findings import OutcomeKind, Severity, Status
-from tfdoctor.render.finding import MARKS, SEVERITY_STATUS, capitalize_remedy
+from tfdoctor.render.finding import MARKS, STATUS_BY_SEVERITY, capitalize_remedy
 from tfdoctor.render.html.document import render_page
 from tfdoctor.render.json import to_json
 from tfdoctor.report.dependency_chain import make_chain
-from tfdoctor.report.library_search import FileOutcome, list_search_folders, list_searches
+from tfdoctor.report.library_search import FileOutcome, list_library_searches, list_search_folders
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tfdoctor.findings import Finding, Report
-    from tfdoctor.report.library_search import Search
+    from tfdoctor.report.library_search import LibrarySearch
 
 __all__ = ["make_finding_values", "make_report_html"]
 
@@ -47,11 +47,11 @@ STATUS_BY_OUTCOME = {
 
 
 def make_report_html(
-    report: Report, *, check_command: str, fix: str | None = None, differences: Sequence[str] = ()
+    report: Report, *, check_command: str, fix_command: str | None = None, differences: Sequence[str] = ()
 ) -> bytes:
     """Return the HTML page of a redacted report.
 
-    `check_command` is the command that made the report. `fix` is the command that fixes the main finding, or None.
+    `check_command` is the command that made the report. `fix_command` is the command that fixes the main finding, or None.
     `differences` are the results that redaction changed.
     """
     is_usable = report.verdict.gpu_usable
@@ -73,19 +73,19 @@ def make_report_html(
         verdict=report.verdict,
         main=None if main_finding is None else make_finding_values(main_finding),
         root=report.root_finding is main_finding and main_finding is not None,
-        fix=fix,
+        fix=fix_command,
         chain=[
             {
                 "name": link.name,
                 **_make_status_values(link.status),
                 "text": link.text,
-                "broken": link.broken,
+                "broken": link.is_broken,
                 "findings": [make_finding_values(item) for item in link.findings],
             }
             for link in make_chain(report)
         ],
         findings=[make_finding_values(item) for item in report.findings],
-        searches=[_make_search_values(item) for item in list_searches(report.facts)],
+        searches=[_make_search_values(item) for item in list_library_searches(report.facts)],
         places=list_search_folders(report.facts),
         reasons=report.prediction.reasons,
         observed=report.observed,
@@ -114,7 +114,7 @@ def make_finding_values(finding: Finding) -> dict[str, Any]:
     severity_words = {Severity.ERROR: "problem", Severity.WARNING: "warning", Severity.INFO: "note"}
     return {
         "code": finding.code,
-        **_make_status_values(SEVERITY_STATUS[finding.severity]),
+        **_make_status_values(STATUS_BY_SEVERITY[finding.severity]),
         "word": severity_words[finding.severity],
         "title": finding.title,
         "why": finding.explanation,
@@ -137,11 +137,11 @@ def make_finding_values(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _make_search_values(search: Search) -> dict[str, Any]:
+def _make_search_values(search: LibrarySearch) -> dict[str, Any]:
     return {
         "soname": search.soname,
         **_make_status_values(Status.GOOD if search.is_resolved else Status.BAD),
-        "text": search.text,
+        "text": search.description,
         "open": not search.is_resolved
         or any(file.outcome is not FileOutcome.OPENED for file in search.files),
         "files": [

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from tfdoctor.privacy.redactor import Redactor
 
-__all__ = ["ASSETS", "embed_json", "redact_values", "render_page"]
+__all__ = ["ASSETS_FOLDER", "embed_json", "redact_values", "render_page"]
 
-ASSETS = Path(__file__).resolve().parent / "assets"
+ASSETS_FOLDER = Path(__file__).resolve().parent / "assets"
 """The folder with the templates, styles and scripts."""
 _MAX_TEXT_CHARS = 100_000
 """The largest length of a text, in characters."""
@@ -37,7 +37,7 @@ def render_page(name: str, *, data: object = None, has_images: bool = False, **v
     other arguments are variables of the template, which escapes them and replaces control characters.
     """
     style, common_script = _load_asset("page.css"), _load_asset("page.js")
-    page_script = ASSETS / f"{name}.js"
+    page_script = ASSETS_FOLDER / f"{name}.js"
     scripts = [common_script, _load_asset(page_script.name)] if page_script.is_file() else [common_script]
     text = (
         _make_template_environment()
@@ -97,7 +97,7 @@ def _hash(text: str) -> str:
 
 @lru_cache(maxsize=16)
 def _load_asset(name: str) -> str:
-    return (ASSETS / name).read_text(encoding="utf-8")
+    return (ASSETS_FOLDER / name).read_text(encoding="utf-8")
 
 
 def _mark_safe(text: str) -> Any:
@@ -111,7 +111,7 @@ def _make_template_environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
-        loader=FileSystemLoader(ASSETS),
+        loader=FileSystemLoader(ASSETS_FOLDER),
         undefined=StrictUndefined,
         autoescape=True,
         finalize=_clean_value,

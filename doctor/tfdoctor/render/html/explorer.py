@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from tfdoctor.plan.answer_table import AnswerTable
     from tfdoctor.plan.overview import Overview
-    from tfdoctor.plan.release_sheet import Sheet
+    from tfdoctor.plan.release_sheet import ReleaseSheet
 
 __all__ = ["make_explorer_html", "pack_table"]
 
 
 def make_explorer_html(
-    table: AnswerTable, sheets: Sequence[Sheet], overview: Sequence[Overview], *, as_of: str
+    table: AnswerTable, sheets: Sequence[ReleaseSheet], overview: Sequence[Overview], *, as_of: str
 ) -> bytes:
     """Return the HTML page.
 
@@ -32,7 +32,7 @@ def make_explorer_html(
     return render_page("explorer", data=pack_table(table, sheets), as_of=as_of, overview=overview)
 
 
-def pack_table(table: AnswerTable, sheets: Sequence[Sheet]) -> dict[str, Any]:
+def pack_table(table: AnswerTable, sheets: Sequence[ReleaseSheet]) -> dict[str, Any]:
     """Return the table in the format that the page's script reads.
 
     * `cells[system][minor]` is the index of a block.
@@ -63,13 +63,16 @@ def pack_table(table: AnswerTable, sheets: Sequence[Sheet]) -> dict[str, Any]:
         """Return the index of the block for a system and a minor release. Equal blocks are stored once."""
         block: list[Any] = []
         for python in ("", *table.pythons):
-            any_gpu_row = table.cells.get((system, minor, python, ANY_GPU))
+            any_gpu_row = table.answer_rows.get((system, minor, python, ANY_GPU))
             if any_gpu_row is not None:
                 block.append(add_row(any_gpu_row))
             else:
-                capabilities = ("", *table.cards)
+                capabilities = ("", *table.gpu_names)
                 block.append(
-                    [add_row(table.cells[system, minor, python, capability]) for capability in capabilities]
+                    [
+                        add_row(table.answer_rows[system, minor, python, capability])
+                        for capability in capabilities
+                    ]
                 )
         key = repr(block)
         if key not in index_by_block:
@@ -78,7 +81,7 @@ def pack_table(table: AnswerTable, sheets: Sequence[Sheet]) -> dict[str, Any]:
         return index_by_block[key]
 
     recipes = sorted({str(recipe) for recipe, *_ in table.options})
-    platforms = list(table.drivers)
+    platforms = list(table.driver_steps)
     cells = [[add_block(system.key, minor) for minor in ("", *table.minors)] for system in table.systems]
     releases = [_pack_release(sheet, add_text) for sheet in sheets]
     return {
@@ -87,8 +90,8 @@ def pack_table(table: AnswerTable, sheets: Sequence[Sheet]) -> dict[str, Any]:
             [system.key, system.title, platforms.index(system.platform), system.host.glibc or ""]
             for system in table.systems
         ],
-        "cards": [[capability, list(names)] for capability, names in table.cards.items()],
-        "drivers": [[list(drivers.steps), list(drivers.branches)] for drivers in table.drivers.values()],
+        "cards": [[capability, list(names)] for capability, names in table.gpu_names.items()],
+        "drivers": [[list(drivers.steps), list(drivers.branches)] for drivers in table.driver_steps.values()],
         "pythons": list(table.pythons),
         "minors": list(table.minors),
         "recipes": recipes,
@@ -108,7 +111,9 @@ def _encode_row(runs: Sequence[int]) -> str:
     A run is written as `answer.count` in base 36, or as `answer` if the count is 1. Spaces separate the runs.
     """
     pairs = zip(runs[::2], runs[1::2], strict=True)
-    return " ".join(_format_base36(answer) + (f".{_format_base36(count)}" if count > 1 else "") for answer, count in pairs)
+    return " ".join(
+        _format_base36(answer) + (f".{_format_base36(count)}" if count > 1 else "") for answer, count in pairs
+    )
 
 
 def _format_base36(number: int) -> str:
@@ -119,13 +124,13 @@ def _format_base36(number: int) -> str:
     return digits
 
 
-def _pack_release(sheet: Sheet, add_text: Any) -> list[Any]:
+def _pack_release(sheet: ReleaseSheet, add_text: Any) -> list[Any]:
     """Return a data sheet as a list. `add_text` returns the index of a text in the table of texts."""
-    release = sheet.row.release
+    release = sheet.main_row.release
     return [
         release.version,
         release.minor,
-        release.released or "",
+        release.release_date or "",
         [[add_text(name), add_text(requirement)] for name, requirement in sheet.requirements],
         [
             [
@@ -134,6 +139,6 @@ def _pack_release(sheet: Sheet, add_text: Any) -> list[Any]:
                 add_text(describe_conditions(problem)),
                 add_text(problem.remedy),
             ]
-            for problem in sheet.row.problems
+            for problem in sheet.main_row.problems
         ],
     ]

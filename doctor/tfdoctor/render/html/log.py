@@ -51,18 +51,23 @@ def _redact_log(report: LogReport, excerpt: Excerpt, redactor: Redactor) -> tupl
         for part in excerpt.parts
     )
     # The root is one of the findings, so it is replaced by the redacted finding with the same index.
-    root_index = next((index for index, item in enumerate(report.findings) if item is report.root), None)
+    root_index = next(
+        (index for index, item in enumerate(report.findings) if item is report.root_finding), None
+    )
     redacted_report = redact_report(report, redactor)
     root = None if root_index is None else redacted_report.findings[root_index]
     named_report = replace(
-        redacted_report, root=root, headline=redacted_by_text[report.headline], name=redacted_by_text[report.name]
+        redacted_report,
+        root_finding=root,
+        headline=redacted_by_text[report.headline],
+        name=redacted_by_text[report.name],
     )
     return named_report, Excerpt(parts, excerpt.omitted_after)
 
 
 def _make_log_values(report: LogReport, excerpt: Excerpt, index: int) -> dict[str, Any]:
     """Return a log as values for the template. `index` is its position on the page."""
-    root = report.root
+    root = report.root_finding
     status = Status.BAD
     if report.cause is Cause.HEALTHY:
         status = Status.GOOD
@@ -76,9 +81,9 @@ def _make_log_values(report: LogReport, excerpt: Excerpt, index: int) -> dict[st
         "status": {"status": status.value, "sign": MARKS[status]},
         "root": None if root is None else make_finding_values(root),
         "notes": [make_finding_values(item) for item in report.findings if item is not root],
-        "devices": [format_device(item) for item in report.devices],
+        "devices": [format_device(item) for item in report.registered_devices],
         "processes": [(sign, text) for sign, _, text in map(format_process, report.processes)],
-        "more_processes": report.more_processes,
+        "more_processes": report.extra_process_count,
         "read": describe_log(report),
         "parts": [
             {

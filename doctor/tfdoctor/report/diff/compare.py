@@ -44,7 +44,7 @@ class Importance(str, enum.Enum):
     """The difference may be the reason for a new finding."""
     MATTERS = "matters"
     """TensorFlow depends on the value to use a GPU."""
-    LITTLE = "little"
+    MINOR = "little"
     """The difference seldom matters."""
 
 
@@ -75,7 +75,7 @@ class Comparison:
     """The summary of the recorded verdict."""
     other_machine_reasons: tuple[str, ...] = ()
     """Reasons to believe that the recording was made on another machine. Empty if they are too weak."""
-    environment: tuple[str, str] | None = None
+    environment_prefixes: tuple[str, str] | None = None
     """(recorded prefix, current prefix) if the Python environments differ, else None."""
     new_codes: tuple[str, ...] = ()
     """The codes of findings that only this machine has."""
@@ -96,13 +96,19 @@ def compare(recorded: Report, current: Report) -> Comparison:
         removed, added = _compare_lists(before.get(key), after.get(key))
         codes = tuple(
             dict.fromkeys(
-                finding.code for finding in new_findings if _explains(entry, change, (removed, added), finding)
+                finding.code
+                for finding in new_findings
+                if _explains(entry, change, (removed, added), finding)
             )
         )
         importance = (
-            Importance.EXPLAINS if codes else Importance.LITTLE if entry.is_minor else Importance.MATTERS
+            Importance.EXPLAINS if codes else Importance.MINOR if entry.is_minor else Importance.MATTERS
         )
-        has_lists = key in before and key in after and max(len(before[key].items), len(after[key].items)) > 1
+        has_lists = (
+            key in before
+            and key in after
+            and max(len(before[key].list_items), len(after[key].list_items)) > 1
+        )
         area, name = key
         old_value, new_value = change
         differences.append(
@@ -134,7 +140,7 @@ def compare(recorded: Report, current: Report) -> Comparison:
         differences=tuple(differences),
         recorded_summary=recorded.verdict.summary,
         other_machine_reasons=_find_other_machine(recorded.facts, current.facts),
-        environment=None if is_same_environment else (recorded_prefix, current_prefix),
+        environment_prefixes=None if is_same_environment else (recorded_prefix, current_prefix),
         new_codes=tuple(sorted(current_codes - recorded_codes)),
         resolved_codes=tuple(sorted(recorded_codes - current_codes)),
     )
@@ -175,7 +181,7 @@ def _find_change(before: Entry | None, after: Entry | None) -> tuple[str, str] |
 
 def _compare_lists(before: Entry | None, after: Entry | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the items that only the old list has, and those that only the new one has."""
-    old_items, new_items = (entry.items if entry is not None else () for entry in (before, after))
+    old_items, new_items = (entry.list_items if entry is not None else () for entry in (before, after))
     return tuple(item for item in old_items if item not in new_items), tuple(
         item for item in new_items if item not in old_items
     )
@@ -200,7 +206,9 @@ def _is_consequence(key: tuple[str, str], before: Snapshot, after: Snapshot) -> 
     if (area, name) in (("driver", "cuInit"), ("driver", "CUDA of the driver")):
         libcuda_entries = [snapshot.get(("driver", "libcuda.so.1")) for snapshot in (before, after)]
         return any(  # `flatten` begins the value with these words if libcuda cannot be opened
-            (entry.value or "").startswith("cannot be opened") for entry in libcuda_entries if entry is not None
+            (entry.value or "").startswith("cannot be opened")
+            for entry in libcuda_entries
+            if entry is not None
         )
     if area == "cards" and name.startswith("GPU "):
         counts = [snapshot.get(("cards", "cards that the driver shows")) for snapshot in (before, after)]

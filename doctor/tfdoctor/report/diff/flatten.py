@@ -148,7 +148,7 @@ class Entry:
     """Whether the value explains only findings that name it."""
     missing_value: str = ""
     """The text for a missing value; if empty, the text for its area is used."""
-    items: tuple[str, ...] = ()
+    list_items: tuple[str, ...] = ()
     """The items if the value is a list, else empty."""
 
 
@@ -520,7 +520,10 @@ def _iter_library_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator
         )
     for failed_import in loader.import_needs if loader is not None else ():
         yield Entry(
-            "CUDA libraries", "import tensorflow", f"fails: {normalizer(failed_import.error)}", _TENSORFLOW_CAUSES
+            "CUDA libraries",
+            "import tensorflow",
+            f"fails: {normalizer(failed_import.error)}",
+            _TENSORFLOW_CAUSES,
         )
 
 
@@ -600,7 +603,7 @@ def _iter_variable_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterato
         causes = _CAUSES_BY_VARIABLE.get(name, frozenset())
         normalized = normalizer.normalize_each(value)
         parts = tuple(filter(None, normalized.split(":"))) if name.endswith("PATH") else ()
-        yield Entry("variables", name, normalized or "(empty)", causes, is_minor=is_minor, items=parts)
+        yield Entry("variables", name, normalized or "(empty)", causes, is_minor=is_minor, list_items=parts)
     for misspelt_name, correct_name in facts.environment.misspelt:
         yield Entry(
             "variables",
@@ -621,7 +624,7 @@ def _iter_folder_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator[
             _join_names(sorted(folders)),
             _LIBRARY_CAUSES,
             aliases=("RUNPATH",),
-            items=tuple(sorted(folders)),
+            list_items=tuple(sorted(folders)),
         )
         yield Entry(
             area,
@@ -639,7 +642,7 @@ def _iter_folder_entries(facts: Facts, normalizer: _PathNormalizer) -> Iterator[
             _join_names(folders_on_path),
             causes,
             is_minor=True,
-            items=tuple(folders_on_path),
+            list_items=tuple(folders_on_path),
         )
     for toolkit in facts.toolkits:
         yield Entry(

@@ -11,10 +11,10 @@ from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.failures import get_failure_cause
-from tfdoctor.predict.rehearsal import MODULES_BY_VARIABLE, find_tested_version, list_unmet_requirements
+from tfdoctor.predict.rehearsal import MODULE_BY_VARIABLE, find_tested_version, list_unmet_requirements
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import variable_origins
-from tfdoctor.text import join_words, split_entries
+from tfdoctor.text import join_words, split_path_list
 from tfdoctor.versions import parse_project_name, parse_requirement_or_none, satisfies
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
     from tfdoctor.predict.failures import ImportFailure
 
-DAMAGE_TEXTS = {
+DAMAGE_PREDICATES = {
     "missing": "is not there",
     "empty": "is empty",
     "cut": "is truncated",
@@ -46,7 +46,7 @@ _DAMAGE_PLACEHOLDER = (FileDifference("", "missing"),)
 """Used for a failure without damaged files, so that it does not count as one whose files are all unreadable."""
 
 
-def find_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
+def find_unshadowed_companions(context: RuleContext) -> tuple[Companion, ...]:
     """Return the compatibility table's entries for packages of this Python that are broken or missing."""
     return tuple(
         companion
@@ -91,8 +91,8 @@ def make_companion_result(context: RuleContext, rule: Rule, *packages: str) -> R
         return NotApplicable("conda's TensorFlow is built with conda's own versions of its companions")
     companions = [
         companion
-        for companion in find_broken_companions(context)
-        if companion.package in packages and companion.breaks
+        for companion in find_unshadowed_companions(context)
+        if companion.package in packages and companion.broken_versions
     ]
     companions.sort(key=lambda companion: companion.effect != "import")  # those that break the import first
     return [build_companion_finding(context, rule, companion) for companion in companions[:1]]
@@ -121,8 +121,8 @@ def build_companion_finding(context: RuleContext, rule: Rule, companion: Compani
                 installed.location if installed is not None else "installed distributions",
                 f"{companion.package} {version}" if installed is not None else f"no {companion.package}",
             ),
-            *(Evidence("tried with real wheels", f"fails: {run}") for run in companion.fails[:2]),
-            *(Evidence("tried with real wheels", f"works: {run}") for run in companion.works[:2]),
+            *(Evidence("tried with real wheels", f"fails: {run}") for run in companion.failing_runs[:2]),
+            *(Evidence("tried with real wheels", f"works: {run}") for run in companion.working_runs[:2]),
         ],
         remedies=[
             Remedy(
@@ -147,14 +147,14 @@ def _find_working_requirement(context: RuleContext, companion: Companion) -> str
     if context.build is None or context.build.version is None:
         return companion.requirement
     version = context.build.version
-    if companion.breaks.startswith(">="):
-        return context.compat.companion_limits(version).get(companion.package, companion.requirement)
-    if companion.breaks:
+    if companion.broken_versions.startswith(">="):
+        return context.compat.list_companion_limits(version).get(companion.package, companion.requirement)
+    if companion.broken_versions:
         return companion.requirement
     import_entries = [
         other
         for other in context.compat.companions
-        if other.package == companion.package and other.breaks and other.effect == "import"
+        if other.package == companion.package and other.broken_versions and other.effect == "import"
     ]
     distributions = context.python.distributions if context.python is not None else ()
     tensorflow_distributions = [
@@ -178,18 +178,21 @@ def _find_working_requirement(context: RuleContext, companion: Companion) -> str
 # ---------------------------------------------------------------- import failures
 
 
-def build_package_finding(context: RuleContext, rule: Rule, failures: Sequence[ImportFailure]) -> Finding:
+def build_failing_packages_finding(
+    context: RuleContext, rule: Rule, failures: Sequence[ImportFailure]
+) -> Finding:
     """Return one finding about all packages that make the import fail.
 
     A rehearsal of the import, without TensorFlow itself, showed the `failures`. One remedy fixes all of them.
     """
     first_failure = failures[0]
-    rehearsed_import = first_failure.rehearsed
+    rehearsed_import = first_failure.import_result
     names = join_words([_format_package(context, failure) for failure in failures])
-    if first_failure.library:
-        title = f"import tensorflow fails: {first_failure.library} comes before the system's own library"
-    elif all(failure.damage for failure in failures):
-        title = f"{names} is damaged: {first_failure.damage[0].path} {DAMAGE_TEXTS[first_failure.damage[0].what]}"
+    if first_failure.overriding_library:
+        title = f"import tensorflow fails: {first_failure.overriding_library} comes before the system's own library"
+    elif all(failure.damaged_files for failure in failures):
+        damaged_file = first_failure.damaged_files[0]
+        title = f"{names} is damaged: {damaged_file.path} {DAMAGE_PREDICATES[damaged_file.what]}"
         if len(failures) > 1:
             title = f"{names} are damaged"
     elif first_failure.is_missing:
@@ -201,7 +204,7 @@ def build_package_finding(context: RuleContext, rule: Rule, failures: Sequence[I
     stop_clause = "import tensorflow stops" if first_failure.is_fatal else "tf.keras stops"
     explanation = f"{stop_clause} with {rehearsed_import.error_type}: {rehearsed_import.error.rstrip('.')}."
     numpy_mismatch = next(
-        (failure for failure in failures if _is_numpy_mismatch(failure.rehearsed.error)), None
+        (failure for failure in failures if _is_numpy_mismatch(failure.import_result.error)), None
     )
     if numpy_mismatch is not None:
         numpy = context.python.find_distribution("numpy") if context.python is not None else None
@@ -238,11 +241,12 @@ def _list_evidence(context: RuleContext, failures: Sequence[ImportFailure]) -> l
     """Return the errors, the damaged files and the oddities of these packages as evidence."""
     evidence = []
     for failure in failures:
-        rehearsed = failure.rehearsed
+        rehearsed = failure.import_result
         source = rehearsed.frames[-1] if rehearsed.frames else (rehearsed.file or f"import {rehearsed.name}")
         evidence.append(Evidence(source, f"{rehearsed.error_type}: {rehearsed.error}"))
         evidence += [
-            Evidence(difference.path, DAMAGE_TEXTS[difference.what]) for difference in failure.damage[:3]
+            Evidence(difference.path, DAMAGE_PREDICATES[difference.what])
+            for difference in failure.damaged_files[:3]
         ]
     rehearsal = value_of(context.facts.rehearsal)
     packages = {failure.package for failure in failures}
@@ -255,14 +259,16 @@ def _list_evidence(context: RuleContext, failures: Sequence[ImportFailure]) -> l
 
 def _build_remedy(context: RuleContext, failures: Sequence[ImportFailure]) -> Remedy:
     """Return one remedy that fixes all these failures."""
-    library = failures[0].library
+    library = failures[0].overriding_library
     if library:
         return _build_library_removal_remedy(context, library)
     variable = _find_harmful_variable(context, failures)
     if variable:
         return variable_origins.make_unset_remedy(context, variable, "Unset the variable.")
     if all(
-        difference.what == "unreadable" for failure in failures for difference in failure.damage or _DAMAGE_PLACEHOLDER
+        difference.what == "unreadable"
+        for failure in failures
+        for difference in failure.damaged_files or _DAMAGE_PLACEHOLDER
     ):
         python = context.python
         distributions = (
@@ -274,15 +280,15 @@ def _build_remedy(context: RuleContext, failures: Sequence[ImportFailure]) -> Re
             f"{distribution.location}/{difference.path}"
             for failure in failures
             if (distribution := distributions.get(failure.package)) is not None
-            for difference in failure.damage
+            for difference in failure.damaged_files
         ]
         command = f"chmod a+r {' '.join(advice.quote(path) for path in paths)}"
         return Remedy("Have the files' owner let everybody read them.", (command,), changes_system=True)
-    damage_flags = [bool(failure.damage) or _lacks_module(context, failure) for failure in failures]
+    damage_flags = [bool(failure.damaged_files) or _lacks_module(context, failure) for failure in failures]
     reinstall = any(damage_flags)
     requirements = tuple(
         dict.fromkeys(
-            choose_requirement(context, failure.package, reinstall=damaged)
+            choose_working_requirement(context, failure.package, reinstall=damaged)
             for failure, damaged in zip(failures, damage_flags, strict=True)
         )
     )
@@ -293,7 +299,7 @@ def _build_remedy(context: RuleContext, failures: Sequence[ImportFailure]) -> Re
             advice.format_pip_install(context.target, requirements, options=options),
             advice.format_check_command(context.target),
         ),
-        steps=(Install(requirements, reinstall=reinstall, dependencies=not reinstall),),
+        steps=(Install(requirements, force_reinstall=reinstall, install_dependencies=not reinstall),),
     )
 
 
@@ -305,16 +311,14 @@ def _find_harmful_variable(context: RuleContext, failures: Sequence[ImportFailur
         entry for entry in (rehearsal.oddities if rehearsal is not None else ()) if entry.module in modules
     ]
     variables = context.facts.environment.variables
-    names = [
-        name for name, module in MODULES_BY_VARIABLE.items() if module in modules and variables.get(name)
-    ]
+    names = [name for name, module in MODULE_BY_VARIABLE.items() if module in modules and variables.get(name)]
     # each of these variables is itself an oddity: a further oddity may be the cause as well
     return names[0] if names and len(oddities) == len(names) else ""
 
 
 def _lacks_module(context: RuleContext, failure: ImportFailure) -> bool:
     """Return whether an installed package lacks one of its modules and no other version is known to work."""
-    if failure.is_missing or not failure.rehearsed.not_found:
+    if failure.is_missing or not failure.import_result.not_found:
         return False
     distribution = context.python.find_distribution(failure.package) if context.python is not None else None
     working_version = _find_working_version(context, failure.package)
@@ -330,14 +334,16 @@ def _build_library_removal_remedy(context: RuleContext, library: str) -> Remedy:
         if library in variables.get("LD_PRELOAD", "").replace(":", " ").split()
         else "LD_LIBRARY_PATH"
     )
-    entries = split_entries(name, variables.get(name, ""))
+    entries = split_path_list(name, variables.get(name, ""))
     removed_entries = [entry for entry in entries if entry.rstrip("/") in (folder, library)]
     remaining = [entry for entry in entries if entry not in removed_entries]
     text = f"Take {', '.join(removed_entries) or library} off {name} where TensorFlow runs."
-    return variable_origins.make_remove_entries_remedy(context, name, tuple(removed_entries), remaining, text)
+    return variable_origins.make_entries_removal_remedy(
+        context, name, tuple(removed_entries), remaining, text
+    )
 
 
-def choose_requirement(context: RuleContext, package: str, *, reinstall: bool = False) -> str:
+def choose_working_requirement(context: RuleContext, package: str, *, reinstall: bool = False) -> str:
     """Return the pip requirement that gives TensorFlow a working version of a package.
 
     With `reinstall`, it names the installed version. Otherwise it is the first of these that is known:

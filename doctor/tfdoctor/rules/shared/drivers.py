@@ -19,7 +19,7 @@ from tfdoctor.facts import (
 from tfdoctor.findings import Evidence, Remedy
 from tfdoctor.predict import find_missing_driver_cause, predict_driver_stage
 from tfdoctor.records import dataclass
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, make_evidence
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, make_fact_evidence
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Gpu
@@ -42,13 +42,15 @@ class DriverState:
     """The explanation of `cause`, as a sentence; "" if `cause` is None."""
     resolution: Resolution | None
     """How the loader resolves libcuda.so.1; None if no TensorFlow is installed."""
-    cuda: CudaDriver | None
+    driver_result: CudaDriver | None
     """The results of querying libcuda; None if they are not known."""
 
     @property
-    def works(self) -> bool:
+    def is_working(self) -> bool:
         """Whether cuInit succeeds and the driver shows a GPU."""
-        return self.cuda is not None and self.cuda.init == 0 and bool(self.cuda.count)
+        return (
+            self.driver_result is not None and self.driver_result.init == 0 and bool(self.driver_result.count)
+        )
 
 
 def determine_driver_state(context: RuleContext) -> DriverState:
@@ -58,9 +60,14 @@ def determine_driver_state(context: RuleContext) -> DriverState:
     """
     facts = context.facts
     driver_result = value_of(facts.driver.cuda)
-    resolution = context.loader.resolution("libcuda.so.1") if context.loader is not None else None
+    resolution = context.loader.find_resolution("libcuda.so.1") if context.loader is not None else None
     unresolved = resolution if resolution is not None and not resolution.ok else None
-    if resolution is None and driver_result is not None and not driver_result.loaded and not driver_result.crashed:
+    if (
+        resolution is None
+        and driver_result is not None
+        and not driver_result.loaded
+        and not driver_result.crashed
+    ):
         unresolved = Resolution("libcuda.so.1", None, "", driver_result.load_error or "cannot be opened")
     if unresolved is not None:
         missing_cause = find_missing_driver_cause(facts, unresolved)
@@ -80,14 +87,14 @@ def find_hang_reason(context: RuleContext) -> str:
 # ---------------------------------------------------------------- GPUs
 
 
-def find_gpu(context: RuleContext, pci_gpu: PciGpu) -> Gpu | None:
+def find_gpu_entry(context: RuleContext, pci_gpu: PciGpu) -> Gpu | None:
     """Return the GPU table's entry for the PCI ID of a GPU; None if there is none."""
-    return context.compat.gpu_by_pci_id(pci_gpu.device_id) if pci_gpu.device_id else None
+    return context.compat.find_gpu_by_pci_id(pci_gpu.device_id) if pci_gpu.device_id else None
 
 
 def format_pci_gpu(context: RuleContext, pci_gpu: PciGpu) -> str:
     """Return the label of a GPU on the PCI bus, such as "GeForce RTX 3090 (0000:01:00.0)"."""
-    gpu = find_gpu(context, pci_gpu)
+    gpu = find_gpu_entry(context, pci_gpu)
     return f"{gpu.name if gpu is not None else f'NVIDIA card 10de:{pci_gpu.device_id}'} ({pci_gpu.address})"
 
 
@@ -127,7 +134,7 @@ def list_known_devices(context: RuleContext) -> tuple[CudaDevice, ...]:
             multiprocessors=None,
         )
         for pci_gpu in value_of(context.facts.driver.pci) or ()
-        if (gpu := find_gpu(context, pci_gpu)) is not None
+        if (gpu := find_gpu_entry(context, pci_gpu)) is not None
     )
 
 
@@ -153,7 +160,7 @@ def list_pci_evidence(context: RuleContext) -> list[Evidence]:
             Evidence(fact.source, f"{format_pci_gpu(context, gpu)}, kernel driver: {gpu.driver or 'none'}")
             for gpu in fact.value
         ]
-    return [make_evidence(fact, fact.why)] if isinstance(fact, Absent) else []
+    return [make_fact_evidence(fact, fact.why)] if isinstance(fact, Absent) else []
 
 
 def list_smi_evidence(context: RuleContext) -> list[Evidence]:
@@ -170,11 +177,11 @@ def list_module_evidence(context: RuleContext) -> list[Evidence]:
     fact = context.facts.driver.kernel_module
     if isinstance(fact, Known):
         return [
-            make_evidence(
+            make_fact_evidence(
                 fact, f"kernel module {fact.value.version}{' (open)' if fact.value.open_kernel else ''}"
             )
         ]
-    return [make_evidence(fact, fact.why)] if isinstance(fact, Absent) else []
+    return [make_fact_evidence(fact, fact.why)] if isinstance(fact, Absent) else []
 
 
 # ---------------------------------------------------------------- versions
@@ -189,7 +196,7 @@ def find_driver_version(context: RuleContext) -> tuple[str, str] | None:
 
 
 def find_code_kind(context: RuleContext, capability: str) -> str:
-    """Return the kind of code that this build has for a compute capability, as `Compat.code_for` does.
+    """Return the kind of code that this build has for a compute capability, as `Compat.find_code` does.
 
     Return "unknown" if the kind is not known. If build_info.py lists other architectures than the published
     wheel has, the build is not that wheel, and the list in build_info.py counts.
@@ -197,10 +204,10 @@ def find_code_kind(context: RuleContext, capability: str) -> str:
     build = context.build
     if build is None:
         return "unknown"
-    architectures = list_build_architectures(context)
+    architectures = list_build_capabilities(context)
     published = _find_published_release(context)
     if published is not None:
-        return context.compat.code_for(published, capability)
+        return context.compat.find_code(published, capability)
     if architectures is None:
         return "unknown"
     cubin_capabilities, ptx_capabilities = architectures
@@ -213,7 +220,7 @@ def find_code_kind(context: RuleContext, capability: str) -> str:
     return "jit" if has_older_ptx else "none"
 
 
-def find_required_compilation(context: RuleContext, capability: str) -> tuple[str, str] | None:
+def find_ptx_requirement(context: RuleContext, capability: str) -> tuple[str, str] | None:
     """Return the CUDA version that compiling this build's PTX for a GPU needs, and the affected kernels.
 
     Return None if nothing has to be compiled. See `Compat.find_ptx_requirement`. A build other than the
@@ -235,8 +242,8 @@ def _find_published_release(context: RuleContext) -> Release | None:
 
     Return None if it is not known, or if the build's list of architectures differs from that of the wheel.
     """
-    build, architectures = context.build, list_build_architectures(context)
-    release = build.release if build is not None and build.exact else None
+    build, architectures = context.build, list_build_capabilities(context)
+    release = build.release if build is not None and build.is_exact_release else None
     return (
         release
         if release is not None and (architectures is None or set(architectures[0]) == set(release.cubin))
@@ -244,7 +251,7 @@ def _find_published_release(context: RuleContext) -> Release | None:
     )
 
 
-def list_build_architectures(context: RuleContext) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+def list_build_capabilities(context: RuleContext) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """Return the compute capabilities with machine code and those with PTX, as build_info.py lists them.
 
     Return None if there is no list. "sm_60" means machine code alone, "compute_90" machine code and PTX.
@@ -255,15 +262,17 @@ def list_build_architectures(context: RuleContext) -> tuple[tuple[str, ...], tup
     if not matches:
         return None
     cubin_capabilities = tuple(f"{major}.{minor}" for _, major, minor in matches)
-    return cubin_capabilities, tuple(f"{major}.{minor}" for kind, major, minor in matches if kind == "compute")
+    return cubin_capabilities, tuple(
+        f"{major}.{minor}" for kind, major, minor in matches if kind == "compute"
+    )
 
 
 def find_newest_code_capability(context: RuleContext) -> str | None:
     """Return the highest compute capability for which this build has machine code; None if unknown."""
-    architectures = list_build_architectures(context)
+    architectures = list_build_capabilities(context)
     build = context.build
     cubin_capabilities = architectures[0] if architectures is not None else ()
-    if not cubin_capabilities and build is not None and build.exact and build.release is not None:
+    if not cubin_capabilities and build is not None and build.is_exact_release and build.release is not None:
         cubin_capabilities = build.release.cubin
     return max(cubin_capabilities, key=versions.parse_capability) if cubin_capabilities else None
 
@@ -271,7 +280,7 @@ def find_newest_code_capability(context: RuleContext) -> str | None:
 # ---------------------------------------------------------------- device nodes
 
 
-def list_node_errors(context: RuleContext) -> list[str]:
+def list_node_problems(context: RuleContext) -> list[str]:
     """Return the problems with /dev/nvidia*, one clause each.
 
     Return an empty list if the kernel module is not loaded, if the driver shows a GPU, or if another problem

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.advice.engine import get_unreachable_engine
 from tfdoctor.facts import value_of
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, make_unknown_result, require_value
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, get_required_value, require_known_fact
 from tfdoctor.rules.shared import drivers
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from tfdoctor.rules.base import Rule, RuleContext
 
 
-def require_engine(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
+def require_container_engine(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
     """Require a machine with GPUs and a container engine that could give them to containers."""
     facts = context.facts
     if facts.machine.container:
         return NotApplicable("this is a container: the engine stands outside it")
-    unmet_result = make_unknown_result(facts.containers, "container engines")
+    unmet_result = require_known_fact(facts.containers, "container engines")
     if unmet_result is not None:
         return unmet_result
     if not drivers.list_shown_devices(context):
@@ -39,8 +39,8 @@ def require_engine(context: RuleContext) -> NotApplicable | CouldNotCheck | None
 
 
 def get_container_facts(context: RuleContext) -> ContainerFacts:
-    """Return the container facts, for a rule whose `needs` contain `require_engine`."""
-    return require_value(value_of(context.facts.containers))
+    """Return the container facts, for a rule whose `needs` contain `require_container_engine`."""
+    return get_required_value(value_of(context.facts.containers))
 
 
 def make_problem_findings(rule: Rule, problems: Sequence[EngineProblem]) -> list[Finding]:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 CAUSES_OF_MISSING_MODULE = frozenset({Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER})
 """The causes that the driver's error can suggest if the kernel module is missing."""
-RESERVING_DRIVERS = frozenset({"vfio-pci", "pci-stub"})
+PASSTHROUGH_DRIVERS = frozenset({"vfio-pci", "pci-stub"})
 """Kernel drivers that reserve a GPU for a virtual machine."""
 
-ProblemText = tuple[str, str, list[Remedy]]
+ProblemExplanation = tuple[str, str, list[Remedy]]
 """The title, the explanation and the remedies of a finding."""
 
 
@@ -42,7 +42,11 @@ def find_missing_module_cause(context: RuleContext) -> Cause | None:
         return None
     state = drivers.determine_driver_state(context)
     # cuInit: 0 is success, 34 a stub library; 35 and 36 mean that a module of an older version runs
-    if state.cuda is None or not state.cuda.loaded or state.cuda.init in (None, 0, 34, 35, 36):
+    if (
+        state.driver_result is None
+        or not state.driver_result.loaded
+        or state.driver_result.init in (None, 0, 34, 35, 36)
+    ):
         return None
     return state.cause if state.cause in CAUSES_OF_MISSING_MODULE else None
 
@@ -60,7 +64,7 @@ def has_usable_gpu(context: RuleContext) -> bool:
     GPUs that are reserved for virtual machines do not count.
     """
     gpus = value_of(context.facts.driver.pci) or ()
-    return any(gpu.driver not in RESERVING_DRIVERS for gpu in gpus)
+    return any(gpu.driver not in PASSTHROUGH_DRIVERS for gpu in gpus)
 
 
 def get_module_files(context: RuleContext) -> ModuleFiles | None:
@@ -91,7 +95,7 @@ def is_blocked_by_secure_boot(context: RuleContext) -> bool:
     return files.signed is False or bool(list_kernel_events(context, "unsigned"))
 
 
-def is_switched_off(context: RuleContext) -> bool:
+def is_gpu_switched_off(context: RuleContext) -> bool:
     """Return whether the GPU or its module was switched off on purpose (TFD119)."""
     if find_missing_module_cause(context) is None:
         return False
@@ -101,16 +105,16 @@ def is_switched_off(context: RuleContext) -> bool:
     return files is not None and bool(files.blocked) and has_usable_gpu(context)
 
 
-def find_module_rule_code(context: RuleContext) -> str:
+def find_missing_module_rule(context: RuleContext) -> str:
     """Return the code of the rule that explains why the module is not loaded; "" if there is none."""
-    if is_switched_off(context):
+    if is_gpu_switched_off(context):
         return "TFD119"
     if is_module_unbuilt(context):
         return "TFD117"
     return "TFD118" if is_blocked_by_secure_boot(context) else ""
 
 
-def make_initramfs_command(context: RuleContext) -> str:
+def make_initramfs_rebuild_command(context: RuleContext) -> str:
     """Return the command that rebuilds the initial RAM disk."""
     sudo = advice.get_sudo_prefix(context.target)
     manager = advice.get_package_manager(context.target)
@@ -137,7 +141,7 @@ def make_kernel_event_evidence(context: RuleContext, events: list[KernelEvent]) 
     ]
 
 
-def explain_from_kernel_log(context: RuleContext) -> ProblemText | None:
+def explain_from_kernel_log(context: RuleContext) -> ProblemExplanation | None:
     """Return the kernel log's reason why the driver shows no GPU; None if it gives none.
 
     The kinds of events are tried in order of precedence. The latest event of the first kind that occurs counts.
@@ -155,16 +159,18 @@ def explain_from_kernel_log(context: RuleContext) -> ProblemText | None:
     ):
         events = list_kernel_events(context, kind)
         if kind == "xid":
-            events = [event for event in events if xids.find_xid(event.xid or 0).kind is xids.XidKind.LOST]
+            events = [
+                event for event in events if xids.find_xid(event.xid or 0).kind is xids.XidKind.NEEDS_RESET
+            ]
         if events:
             return explain(context, events[-1])
     return None
 
 
-def _explain_lost_gpu(context: RuleContext, event: KernelEvent) -> ProblemText:
+def _explain_lost_gpu(context: RuleContext, event: KernelEvent) -> ProblemExplanation:
     """Explain an Xid after which the GPU cannot be used."""
-    number = event.xid if event.xid is not None else xids.BUS_LOST_XID
-    if number != xids.BUS_LOST_XID:
+    number = event.xid if event.xid is not None else xids.FALLEN_OFF_BUS_XID
+    if number != xids.FALLEN_OFF_BUS_XID:
         meaning = xids.find_xid(number).meaning
         return (
             f"The card is unusable until it is reset (Xid {number})",
@@ -182,7 +188,7 @@ def _explain_lost_gpu(context: RuleContext, event: KernelEvent) -> ProblemText:
     )
 
 
-def _explain_bad_bar(context: RuleContext, event: KernelEvent) -> ProblemText:
+def _explain_bad_bar(context: RuleContext, event: KernelEvent) -> ProblemExplanation:
     """Explain a memory region (BAR) to which the firmware assigned no addresses."""
     del event
     hypervisor_hint = (
@@ -204,7 +210,7 @@ def _explain_bad_bar(context: RuleContext, event: KernelEvent) -> ProblemText:
     )
 
 
-def _explain_missing_firmware(context: RuleContext, event: KernelEvent) -> ProblemText:
+def _explain_missing_firmware(context: RuleContext, event: KernelEvent) -> ProblemExplanation:
     """Explain firmware files of the driver that could not be loaded."""
     del event
     install_remedy = advice.make_driver_remedy(context.target)
@@ -224,7 +230,7 @@ def _explain_missing_firmware(context: RuleContext, event: KernelEvent) -> Probl
     )
 
 
-def _explain_legacy_gpu(context: RuleContext, event: KernelEvent) -> ProblemText:
+def _explain_legacy_gpu(context: RuleContext, event: KernelEvent) -> ProblemExplanation:
     """Explain a GPU that only an older driver branch supports."""
     del context
     # the line says: "… is supported through the NVIDIA 470.xx Legacy drivers …"
@@ -236,7 +242,7 @@ def _explain_legacy_gpu(context: RuleContext, event: KernelEvent) -> ProblemText
     )
 
 
-def _explain_unsupported_gpu(context: RuleContext, event: KernelEvent) -> ProblemText:
+def _explain_unsupported_gpu(context: RuleContext, event: KernelEvent) -> ProblemExplanation:
     """Explain a GPU that the driver does not know."""
     del event
     return (
@@ -252,7 +258,7 @@ def _explain_unsupported_gpu(context: RuleContext, event: KernelEvent) -> Proble
     )
 
 
-def _explain_open_module(context: RuleContext, event: KernelEvent) -> ProblemText:
+def _explain_open_module(context: RuleContext, event: KernelEvent) -> ProblemExplanation:
     """Explain a GPU that needs the open kernel module."""
     del context, event
     return (
@@ -265,7 +271,7 @@ def _explain_open_module(context: RuleContext, event: KernelEvent) -> ProblemTex
     )
 
 
-def _explain_wrong_kernel(context: RuleContext, event: KernelEvent) -> ProblemText:
+def _explain_wrong_kernel(context: RuleContext, event: KernelEvent) -> ProblemExplanation:
     """Explain a module that was built for another kernel."""
     del event
     return (
@@ -275,7 +281,7 @@ def _explain_wrong_kernel(context: RuleContext, event: KernelEvent) -> ProblemTe
     )
 
 
-def _explain_failed_start(context: RuleContext, event: KernelEvent) -> ProblemText:
+def _explain_failed_start(context: RuleContext, event: KernelEvent) -> ProblemExplanation:
     """Explain a GPU that the module failed to initialize."""
     # the line ends such as: "RmInitAdapter failed! (0x62:0x40:2351)"
     code_text = event.text.partition("RmInitAdapter failed!")[2].strip().partition(")")[0]
@@ -307,7 +313,7 @@ def make_power_off_remedy(context: RuleContext) -> Remedy:
     )
 
 
-def make_headers_command(context: RuleContext) -> str:
+def make_headers_install_command(context: RuleContext) -> str:
     """Return the command that installs the running kernel's headers; "" if no package manager is known."""
     sudo = advice.get_sudo_prefix(context.target)
     return {
@@ -322,7 +328,7 @@ def make_rebuild_module_remedy(context: RuleContext) -> Remedy:
     """Return the remedy to build the module for the running kernel with DKMS, or with akmods on Fedora."""
     sudo = advice.get_sudo_prefix(context.target)
     files = get_module_files(context)
-    headers_command = make_headers_command(context) if files is None or not files.headers else ""
+    headers_command = make_headers_install_command(context) if files is None or not files.headers else ""
     build_command = f"{sudo}dkms autoinstall"
     # Fedora builds the module with akmods, unless it was added to DKMS
     if context.facts.machine.distribution_id == "fedora" and not (files is not None and files.dkms):

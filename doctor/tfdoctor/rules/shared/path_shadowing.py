@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.findings import Evidence, Remedy
 from tfdoctor.records import dataclass
 from tfdoctor.rules.shared import variable_origins
-from tfdoctor.text import split_entries
+from tfdoctor.text import split_path_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Shadowing:
     """Entries of a variable that keep the loader from finding a better library."""
 
-    without: RemovedEntriesResult
+    removal_result: RemovedEntriesResult
     """The result of resolving the libraries without these entries."""
     harmful_files: tuple[ReplacedLibrary, ...]
     """The files that cause the problem, each with the file that it hides."""
@@ -53,9 +53,7 @@ def find_shadowing(context: RuleContext, sonames: Sequence[str] = ()) -> Shadowi
     return Shadowing(best_result, _select_harmful_files(best_result, unresolved, sonames))
 
 
-def _count_solved(
-    loader: LoaderFacts, removal_result: RemovedEntriesResult, sonames: Sequence[str]
-) -> int:
+def _count_solved(loader: LoaderFacts, removal_result: RemovedEntriesResult, sonames: Sequence[str]) -> int:
     """Count the failures that removing the entries solves; 0 if the removal breaks something else."""
     resolved_now = {resolution.soname for resolution in loader.resolutions if resolution.ok}
     resolved_without = {resolution.soname for resolution in removal_result.resolutions if resolution.ok}
@@ -108,25 +106,25 @@ def _get_first_hidden_file(shadowing: Shadowing) -> str:
     return _normalize_path(shadowing.harmful_files[0].other) if shadowing.harmful_files else ""
 
 
-def format_entries(shadowing: Shadowing) -> str:
+def format_harmful_entries(shadowing: Shadowing) -> str:
     """Return the variable and its entries, such as "LD_LIBRARY_PATH (/old/lib64)"."""
-    return f"{shadowing.without.variable} ({', '.join(shadowing.without.entries)})"
+    return f"{shadowing.removal_result.variable} ({', '.join(shadowing.removal_result.entries)})"
 
 
-def make_removal_remedy(context: RuleContext, shadowing: Shadowing) -> Remedy:
+def make_entry_removal_remedy(context: RuleContext, shadowing: Shadowing) -> Remedy:
     """Return the remedy to remove the entries where they are set."""
-    name, entries = shadowing.without.variable, shadowing.without.entries
+    name, entries = shadowing.removal_result.variable, shadowing.removal_result.entries
     value = context.facts.environment.variables.get(name, "")
-    remaining = [entry for entry in split_entries(name, value) if entry not in entries]
+    remaining = [entry for entry in split_path_list(name, value) if entry not in entries]
     hidden_file = _get_first_hidden_file(shadowing)
     benefit = f": {hidden_file} is found then" if hidden_file else ""
     text = f"Take {', '.join(entries)} off {name} where TensorFlow runs{benefit}."
-    return variable_origins.make_remove_entries_remedy(context, name, entries, remaining, text)
+    return variable_origins.make_entries_removal_remedy(context, name, entries, remaining, text)
 
 
 def list_hidden_file_evidence(context: RuleContext, shadowing: Shadowing) -> list[Evidence]:
     """Return the harmful files, the files they hide and the lines that add the entries, as evidence."""
-    name = shadowing.without.variable
+    name = shadowing.removal_result.variable
     file_evidence = [
         Evidence(
             replaced.path,
@@ -138,7 +136,7 @@ def list_hidden_file_evidence(context: RuleContext, shadowing: Shadowing) -> lis
         *file_evidence,
         *(
             evidence
-            for entry in shadowing.without.entries
+            for entry in shadowing.removal_result.entries
             for evidence in variable_origins.list_origin_evidence(context, name, entry)
         ),
     ]
@@ -155,10 +153,11 @@ def add_shadowing_explanation(
     shadowing = find_shadowing(context, sonames)
     if shadowing is None:
         return finding
-    name = shadowing.without.variable
+    name = shadowing.removal_result.variable
     first_file = shadowing.harmful_files[0] if shadowing.harmful_files else None
     origins = "".join(
-        variable_origins.format_origin_sentence(context, name, entry) for entry in shadowing.without.entries
+        variable_origins.format_origin_sentence(context, name, entry)
+        for entry in shadowing.removal_result.entries
     )
     if first_file is None:
         return finding
@@ -172,5 +171,5 @@ def add_shadowing_explanation(
         title=title or f"{first_file.path}, which {name} puts first, hides a library that works",
         explanation=f"{name} puts {first_file.path}{count_text} before {hidden_text}.{origins} {finding.explanation}",
         evidence=(*list_hidden_file_evidence(context, shadowing), *finding.evidence),
-        remedies=(make_removal_remedy(context, shadowing),),
+        remedies=(make_entry_removal_remedy(context, shadowing),),
     )

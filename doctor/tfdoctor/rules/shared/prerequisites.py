@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Absent, Unknown
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, make_unknown_result
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, require_known_fact
 
 if TYPE_CHECKING:
     from tfdoctor.rules.base import RuleContext
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 def require_tensorflow(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
     """Require an installed TensorFlow."""
-    return make_unknown_result(context.facts.tensorflow, "TensorFlow")
+    return require_known_fact(context.facts.tensorflow, "TensorFlow")
 
 
 def require_python(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
     """Require that the examined Python answered."""
-    return make_unknown_result(context.facts.python, "this Python")
+    return require_known_fact(context.facts.python, "this Python")
 
 
 def require_distributions(context: RuleContext) -> CouldNotCheck | None:
@@ -32,7 +32,7 @@ def require_distributions(context: RuleContext) -> CouldNotCheck | None:
     return None
 
 
-def require_driver(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
+def require_driver_result(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
     """Require that libcuda was queried and its results are known."""
     facts = context.facts
     if facts.machine.system == "Darwin":
@@ -50,7 +50,7 @@ def require_cuda_code(context: RuleContext) -> NotApplicable | CouldNotCheck | N
     unmet_result = require_tensorflow(context)
     if unmet_result is not None:
         return unmet_result
-    if context.build is None or context.build.gpu is False or context.build.rocm:
+    if context.build is None or context.build.has_gpu_code is False or context.build.is_rocm:
         return NotApplicable("this TensorFlow has no CUDA code")
     return None
 
@@ -60,12 +60,12 @@ def require_cuda_libraries(context: RuleContext) -> NotApplicable | CouldNotChec
     unmet_result = require_tensorflow(context)
     if unmet_result is not None:
         return unmet_result
-    if context.build is None or context.build.gpu is False or context.build.rocm:
+    if context.build is None or context.build.has_gpu_code is False or context.build.is_rocm:
         return NotApplicable("this TensorFlow opens no CUDA library")
-    unmet_result = make_unknown_result(context.facts.loader, "the loader")
+    unmet_result = require_known_fact(context.facts.loader, "the loader")
     if unmet_result is not None:
         return CouldNotCheck(unmet_result.reason)
-    if not context.build.required:
+    if not context.build.required_libraries:
         return CouldNotCheck("which CUDA libraries this build needs could not be determined from its files")
     return None
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice
 from tfdoctor.findings import Evidence, Remedy
-from tfdoctor.predict import find_leading_folder, get_path_folder
+from tfdoctor.predict import find_leading_folder, get_sys_path_folder
 from tfdoctor.rules.shared import variable_origins
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ def get_module_kind(path: str) -> str:
 
 def describe_path_source(context: RuleContext, path: str) -> str:
     """Return why Python searches the folder of `path` before that of the installed packages."""
-    folder = get_path_folder(path)
+    folder = get_sys_path_folder(path)
     leader = find_leading_folder(context.facts, folder)
     if leader is not None:
-        return leader.by
+        return leader.origin
     if context.python is not None and folder in context.python.sys_path:
         return "a folder of the examined Python's own path"
     return WORKING_DIRECTORY_LABEL
@@ -37,18 +37,20 @@ def describe_path_source(context: RuleContext, path: str) -> str:
 
 def list_shadowing_evidence(context: RuleContext, path: str) -> list[Evidence]:
     """Return evidence that Python finds `path` first, with the line that adds its folder if that is known."""
-    leader = find_leading_folder(context.facts, get_path_folder(path))
+    leader = find_leading_folder(context.facts, get_sys_path_folder(path))
     origin = (
-        variable_origins.list_origin_evidence(context, leader.by, leader.entry) if leader is not None else []
+        variable_origins.list_origin_evidence(context, leader.origin, leader.spelling)
+        if leader is not None
+        else []
     )
     return [Evidence(path, f"is found first, through {describe_path_source(context, path)}"), *origin]
 
 
 def make_shadowing_remedies(context: RuleContext, path: str) -> list[Remedy]:
     """Return the remedies for a module that hides another: rename it or keep its folder off the path."""
-    leader = find_leading_folder(context.facts, get_path_folder(path))
+    leader = find_leading_folder(context.facts, get_sys_path_folder(path))
     if leader is not None:
-        return [variable_origins.make_python_path_remedy(context, leader)]
+        return [variable_origins.make_python_path_removal_remedy(context, leader)]
     folder, _, name = path.rpartition("/")
     check_command = advice.format_check_command(context.target)
     new_path = advice.quote(f"{folder}/my_{name}")

@@ -8,10 +8,10 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
-from tfdoctor.causes.steps import CommentOut, RemoveEntries, Unset
+from tfdoctor.causes.steps import CommentOutLine, RemoveEntries, UnsetVariable
 from tfdoctor.facts import MODULE_PATH
 from tfdoctor.findings import Evidence, Remedy
-from tfdoctor.text import split_entries
+from tfdoctor.text import split_path_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ CONTAINER_LABEL = "the container (its image, or how it was started) or a shell i
 
 def format_origin(context: RuleContext, name: str, entry: str | None = None) -> str:
     """Return a phrase for the origin of the variable or of its entry; "" if the origin is not known."""
-    origin = context.facts.environment.origin(name, entry)
+    origin = context.facts.environment.find_origin(name, entry)
     if origin is None:
         return ""
     if origin.path:
@@ -54,31 +54,31 @@ def format_origin_sentence(context: RuleContext, name: str, entry: str | None = 
 
 def list_origin_evidence(context: RuleContext, name: str, entry: str | None = None) -> list[Evidence]:
     """Return the line that sets the variable as evidence; an empty list if no file is known."""
-    origin = context.facts.environment.origin(name, entry)
+    origin = context.facts.environment.find_origin(name, entry)
     if origin is None or not origin.path:
         return []
     return [Evidence(origin.path, " ".join(origin.text.split()), origin.line)]
 
 
-def make_unset_remedy(context: RuleContext, name: str, text: str, *, steps: bool = True) -> Remedy:
+def make_unset_remedy(context: RuleContext, name: str, text: str, *, with_steps: bool = True) -> Remedy:
     """Return the remedy to unset the variable.
 
     If a file sets the variable when Python starts, the remedy changes that file, otherwise the shell. Without
     `steps`, `tfdoctor fix` does not apply the remedy, because the user has to decide.
     """
-    origin = context.facts.environment.origin(name)
+    origin = context.facts.environment.find_origin(name)
     check_command = advice.format_check_command(context.target)
     if origin is not None and origin.by in ("start", "wrapper"):
-        return _build_startup_variable_remedy(context, origin, text, with_steps=steps)
-    commands = (f"unset {name}", *list_permanent_commands(context, name), check_command)
+        return _build_startup_variable_remedy(context, origin, text, with_steps=with_steps)
+    commands = (f"unset {name}", *list_permanent_removal_commands(context, name), check_command)
     return Remedy(
         f"{text}{_format_permanent_change(context, origin)}",
         commands,
-        steps=(Unset(name),) if steps else (),
+        steps=(UnsetVariable(name),) if with_steps else (),
     )
 
 
-def make_remove_entries_remedy(
+def make_entries_removal_remedy(
     context: RuleContext,
     name: str,
     entries: Sequence[str],
@@ -91,11 +91,13 @@ def make_remove_entries_remedy(
     shell_command = (
         f"export {name}={advice.quote(separator.join(remaining))}" if remaining else f"unset {name}"
     )
-    origins = [context.facts.environment.origin(name, entry) for entry in entries]
+    origins = [context.facts.environment.find_origin(name, entry) for entry in entries]
     if any(origin is not None and origin.by == "wrapper" for origin in origins):
         labels = dict.fromkeys(format_origin(context, name, entry) for entry in entries)
         return Remedy(f"{text} It is {' and '.join(labels)} that puts it there: change it there.")
-    permanent_commands = [command for entry in entries for command in list_permanent_commands(context, name, entry)]
+    permanent_commands = [
+        command for entry in entries for command in list_permanent_removal_commands(context, name, entry)
+    ]
     notes = "".join(dict.fromkeys(_format_permanent_change(context, origin) for origin in origins))
     return Remedy(
         f"{text}{notes}",
@@ -104,22 +106,20 @@ def make_remove_entries_remedy(
     )
 
 
-def format_path_source(context: RuleContext, leader: LeadingFolder) -> str:
+def format_path_setter(context: RuleContext, leader: LeadingFolder) -> str:
     """Return the beginning ("PYTHONPATH puts") of a sentence about a folder that comes first on the path."""
-    return (
-        f"{leader.by if leader.by != MODULE_PATH else format_origin(context, leader.by, leader.entry)} puts"
-    )
+    return f"{leader.origin if leader.origin != MODULE_PATH else format_origin(context, leader.origin, leader.spelling)} puts"
 
 
-def make_python_path_remedy(context: RuleContext, leader: LeadingFolder) -> Remedy:
+def make_python_path_removal_remedy(context: RuleContext, leader: LeadingFolder) -> Remedy:
     """Return the remedy to remove a folder from PYTHONPATH, or from the startup file that adds it."""
-    entry = leader.entry
-    if leader.by == MODULE_PATH:
+    entry = leader.spelling
+    if leader.origin == MODULE_PATH:
         return _build_startup_path_remedy(context, entry)
-    entries = split_entries("PYTHONPATH", context.facts.environment.variables.get("PYTHONPATH", ""))
+    entries = split_path_list("PYTHONPATH", context.facts.environment.variables.get("PYTHONPATH", ""))
     removed_entries = [item for item in entries if posixpath.normpath(item) == posixpath.normpath(entry)]
     remaining = [item for item in entries if item not in removed_entries]
-    return make_remove_entries_remedy(
+    return make_entries_removal_remedy(
         context, "PYTHONPATH", removed_entries, remaining, f"Remove {entry.rstrip('/')} from PYTHONPATH."
     )
 
@@ -135,12 +135,12 @@ def _format_permanent_change(context: RuleContext, origin: Origin | None) -> str
     return f" To make this permanent, remove it from {label}, which is not this environment's own."
 
 
-def list_permanent_commands(context: RuleContext, name: str, entry: str | None = None) -> list[str]:
+def list_permanent_removal_commands(context: RuleContext, name: str, entry: str | None = None) -> list[str]:
     """Return the command that removes the setting from the activation script or from conda's variables.
 
     Return an empty list if the origin is a different file, or if the line does more than set this variable.
     """
-    origin = context.facts.environment.origin(name, entry)
+    origin = context.facts.environment.find_origin(name, entry)
     if (
         origin is None
         or origin.by != "activation"
@@ -226,7 +226,7 @@ def _build_startup_variable_remedy(
 
 def _build_startup_path_remedy(context: RuleContext, folder: str) -> Remedy:
     """Return the remedy to remove the line that puts a folder on Python's path."""
-    origin = context.facts.environment.origin(MODULE_PATH, folder)
+    origin = context.facts.environment.find_origin(MODULE_PATH, folder)
     effect = f"it puts {folder} before this Python's own packages whenever it starts."
     if origin is None or not origin.path:
         quoted_folders = " ".join(
@@ -249,7 +249,7 @@ def _build_startup_path_remedy(context: RuleContext, folder: str) -> Remedy:
     )
 
 
-def _make_comment_out_step(origin: Origin) -> CommentOut | None:
+def _make_comment_out_step(origin: Origin) -> CommentOutLine | None:
     """Return the step that comments out the line.
 
     Return None if the line is not known, or if it has any other effect than to set this variable or to add this
@@ -258,7 +258,7 @@ def _make_comment_out_step(origin: Origin) -> CommentOut | None:
     has_no_other_effect = _only_adds_folder if origin.name == MODULE_PATH else _only_sets_variable
     if origin.line is None or not has_no_other_effect(origin) or not origin.path.isprintable():
         return None
-    return CommentOut(origin.path, origin.line, origin.text.rstrip())
+    return CommentOutLine(origin.path, origin.line, origin.text.rstrip())
 
 
 def _only_sets_variable(origin: Origin) -> bool:

@@ -22,11 +22,11 @@ class XidKind(enum.Enum):
 
     PROGRAM = "program"
     """A program failed or was ended. If only one program is affected, the GPU itself works."""
-    NOTE = "note"
+    INFORMATION = "note"
     """An event for information only, which the driver has handled."""
     FAULT = "fault"
     """A problem of the GPU, its memory, its bus or its firmware."""
-    LOST = "lost"
+    NEEDS_RESET = "lost"
     """The GPU cannot be used until it is reset or the machine restarts."""
 
 
@@ -48,32 +48,34 @@ XIDS: dict[int, Xid] = {
     45: Xid(XidKind.PROGRAM, "work was cleaned up after a program ended or another error"),
     46: Xid(XidKind.FAULT, "the card stopped processing"),
     48: Xid(XidKind.FAULT, "the card's memory had an error that could not be corrected (double bit ECC)"),
-    56: Xid(XidKind.NOTE, "the display engine had an error"),
+    56: Xid(XidKind.INFORMATION, "the display engine had an error"),
     57: Xid(XidKind.FAULT, "the card's memory interface failed to be set up"),
     58: Xid(XidKind.FAULT, "the card's memory timing is in error"),
     61: Xid(XidKind.FAULT, "the card's micro-controller stopped at a breakpoint"),
     62: Xid(XidKind.FAULT, "the card's micro-controller halted"),
-    63: Xid(XidKind.NOTE, "a bad piece of the card's memory was noted, to be replaced at the next reset"),
+    63: Xid(
+        XidKind.INFORMATION, "a bad piece of the card's memory was noted, to be replaced at the next reset"
+    ),
     64: Xid(XidKind.FAULT, "a bad piece of the card's memory could not be replaced"),
     68: Xid(XidKind.PROGRAM, "the video decoder failed"),
     69: Xid(XidKind.PROGRAM, "a program gave the graphics engine something that it does not know"),
     74: Xid(XidKind.FAULT, "an NVLink connection failed"),
-    79: Xid(XidKind.LOST, "the card has fallen off the bus"),
-    92: Xid(XidKind.NOTE, "the card's memory needs many corrections (single bit ECC)"),
+    79: Xid(XidKind.NEEDS_RESET, "the card has fallen off the bus"),
+    92: Xid(XidKind.INFORMATION, "the card's memory needs many corrections (single bit ECC)"),
     94: Xid(XidKind.PROGRAM, "a memory error was contained: only the program that met it was ended"),
-    95: Xid(XidKind.LOST, "a memory error could not be contained: the card needs a reset"),
+    95: Xid(XidKind.NEEDS_RESET, "a memory error could not be contained: the card needs a reset"),
     109: Xid(XidKind.PROGRAM, "switching between programs took too long"),
     110: Xid(XidKind.FAULT, "a security fault of the card"),
     119: Xid(XidKind.FAULT, "the card's system processor (GSP) did not answer in time"),
     120: Xid(XidKind.FAULT, "the card's system processor (GSP) failed"),
-    121: Xid(XidKind.NOTE, "the link between processor and card (C2C) corrected errors"),
+    121: Xid(XidKind.INFORMATION, "the link between processor and card (C2C) corrected errors"),
     140: Xid(XidKind.FAULT, "the card's memory had an error that was not recovered (ECC)"),
-    143: Xid(XidKind.LOST, "the card could not be initialised"),
+    143: Xid(XidKind.NEEDS_RESET, "the card could not be initialised"),
     154: Xid(XidKind.FAULT, "the driver asks for something to be done"),
 }
-UNKNOWN_XID = Xid(XidKind.NOTE, "an event that is not in tfdoctor's table")
+UNKNOWN_XID = Xid(XidKind.INFORMATION, "an event that is not in tfdoctor's table")
 """The entry for numbers that are not in the table."""
-BUS_LOST_XID = 79
+FALLEN_OFF_BUS_XID = 79
 """The Xid of a GPU that no longer answers on the bus."""
 
 
