@@ -65,7 +65,8 @@ class GatheredResults:
     ) -> None:
         """Add one host's result.
 
-        `seconds` is the duration of the run. `request_time` and `response_time` are in seconds since 1970 by this machine's clock. None means unknown.
+        `seconds` is the duration of the run. `request_time` and `response_time` are in seconds since 1970 by this
+        machine's clock. None means unknown.
         """
         values = {
             _intern_pair(value_key): _replace_host_name(value, name)
