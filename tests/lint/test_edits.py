@@ -427,3 +427,17 @@ def test_intended_mistake_stays(lint: Any, tmp_path: Path, code: str) -> None:
     (tmp_path / "a.py").write_text(code)
     assert "a.py" in lint("--fix", ".").out
     assert (tmp_path / "a.py").read_text() == code
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "env = dict(os.environ)\nenv['CUDA_VISIBLE_DEVICES'] = 0\nenv['CUDA_VISIBLE_DEVICES'] += 1\n",
+        "env = os.environ.copy()\nenv['CUDA_VISIBLE_DEVICES'] = 0\n",
+        "env = dict(os.environ, CUDA_VISIBLE_DEVICES=0)\n",
+    ],
+)
+def test_a_number_in_a_copy_of_the_environment_stays(lint: Any, tmp_path: Path, code: str) -> None:
+    (tmp_path / "a.py").write_text(f"import os\n{code}")
+    lint("--fix", ".")
+    assert (tmp_path / "a.py").read_text() == f"import os\n{code}"

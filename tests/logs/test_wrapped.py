@@ -112,3 +112,16 @@ def test_wrapping_does_not_change_the_report(name: str) -> None:
 def test_cut_first_line_does_not_change_the_cause() -> None:
     log = OUTCOMES["2.10.1-without-cusolver.log"].log
     assert diagnose_log([log.encode()[25:]], COMPAT).cause is diagnose_log([log.encode()], COMPAT).cause
+
+
+def test_line_of_the_program_after_a_sentence_is_not_joined() -> None:
+    log = (
+        "2022-05-06 12:13:14.000000: I tensorflow/core/platform/cpu_feature_guard.cc:193] This TensorFlow binary\n"
+        "2019-07-08 12:13:15.000000: W tensorflow/core/common_runtime/gpu/gpu_device.cc:1663] Cannot dlopen some GPU "
+        "libraries. Skipping registering GPU devices...\n"
+        "loading patient mustermann from db\n"
+    )
+    report = diagnose_log([log.encode()], Compat.load())
+    evidence = [item.text for finding in report.findings for item in finding.evidence]
+    assert evidence
+    assert not any("mustermann" in text for text in evidence)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ from privacy.kinds import KINDS, PLAIN
 from tfdoctor.cli.capture import record_system
 from tfdoctor.compat import Compat
 from tfdoctor.privacy.redactor import Redactor
-from tfdoctor.system import RecordedSystem
+from tfdoctor.system import LiveSystem, RecordedSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,3 +112,12 @@ def test_ordinary_lines_are_not_redacted() -> None:
     assert len(PLAIN) >= 60
     changed = Redactor().redact_texts(PLAIN)
     assert [line for line in PLAIN if changed[line] != line or Redactor().text(line) != line] == []
+
+
+def test_unknown_variables_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_ENCRYPTION_KEY", "hunter2Zq7")
+    monkeypatch.setenv("NVIDIA_CUSTOMER", "mustermann")
+    recording = record_system(LiveSystem(), Compat.load(), python=sys.executable, timeout=60, local=True)
+    content = b"".join(recording.files.values())
+    assert b"hunter2Zq7" not in content
+    assert b"mustermann" not in content

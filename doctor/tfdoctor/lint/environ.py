@@ -116,6 +116,8 @@ class EnvironChecks(Reporter):
         if name == "TF_CONFIG":
             self.check_tf_config(value, value_node if value_node is not None else node)
         constant = get_constant(value)
+        # A dict takes any value: the program may convert it before it starts a process.
+        error = "starting a process with it raises TypeError" if in_copy else "Python raises TypeError"
         if (
             is_relevant_variable(name)
             and isinstance(value, ConstantValue)
@@ -125,16 +127,14 @@ class EnvironChecks(Reporter):
             self.report(
                 "variable-set-wrongly",
                 value_node if isinstance(value_node, (ast.Constant, ast.UnaryOp)) else node,
-                f"{name} is set to {constant!r}, which is not a string: Python raises TypeError.",
-                fix=self.make_string_fix(value_node, constant),
+                f"{name} is set to {constant!r}, which is not a string: {error}.",
+                fix=None if in_copy else self.make_string_fix(value_node, constant),
             )
         elif is_relevant_variable(name) and (
             (isinstance(value, ConstantValue) and constant is None)
             or isinstance(value, (SequenceValue, DictValue))
         ):
-            self.report(
-                "variable-set-wrongly", node, f"{name} is not set to a string: Python raises TypeError."
-            )
+            self.report("variable-set-wrongly", node, f"{name} is not set to a string: {error}.")
         if in_copy:
             return
         if name == "CUDA_VISIBLE_DEVICES":

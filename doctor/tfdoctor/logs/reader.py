@@ -436,6 +436,7 @@ def _detect_width(lines: list[str]) -> int:
         return 0
     wrapped_count = long_record_count = 0
     continuation_char = ""
+    is_sentence_end = False
     for line, next_line in pairwise(lines):
         if not next_line.strip():
             continue
@@ -450,12 +451,14 @@ def _detect_width(lines: list[str]) -> int:
             continue
         is_full = widest - 1 <= len(line) <= widest
         wrapped_count += is_full
-        continuation_char = next_text.lstrip()[:1] if is_full else continuation_char
+        if is_full:
+            continuation_char = next_text.lstrip()[:1]
+            is_sentence_end = line.endswith("...") or (line.endswith(".") and not next_text.startswith("so"))
         long_record_count += (
             find_record_start(line) is not None and not is_full and len(line) >= _MIN_TERMINAL_CHARS
         )
-    if wrapped_count == 1 and continuation_char.isupper():
-        return 0  # a single long line before a new sentence is not enough evidence
+    if wrapped_count == 1 and (continuation_char.isupper() or is_sentence_end):
+        return 0  # a single long line before a new sentence, which the user's program may have printed
     return widest if wrapped_count and wrapped_count >= long_record_count else 0
 
 

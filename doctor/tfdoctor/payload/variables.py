@@ -2,7 +2,7 @@
 # the folders that the startup added to its path, and the lines of files that set these variables and folders.
 # Standard library only; writes no file. Runs on Python 2.7 and 3.5 to 3.14. TFDOCTOR_GIVEN contains the variables
 # that tfdoctor passed, as JSON, because a wrapper script may have changed them. Arguments: the interpreter as it
-# was started, then names of variables; a name that ends with * is a prefix. It prints one JSON line after the
+# was started, then names of variables; a name that ends with * is a prefix of variables with plain values. It prints one JSON line after the
 # marker. Of each file it prints only lines that contain one of the names.
 from __future__ import print_function
 
@@ -25,6 +25,8 @@ except Exception:  # python -S, or a stripped-down Python
     site = None
 
 MARKER = "tfdoctor-payload:"
+# A variable that is only known by its prefix can hold a secret (TF_TOKEN_… is Terraform's) unless its value is plain.
+PLAIN_VALUE = re.compile(r"(?i)(?:[-+]?\d[\d.]{0,30}|true|false|yes|no|on|off|)\Z")
 MAX_FILE_BYTES = 1 << 20
 MAX_ITEMS = 200  # limit for the lines that are reported, and for the files that are read
 MAX_LINE_CHARS = 500  # longer lines are cut, or ignored if they may name a folder
@@ -173,11 +175,11 @@ def main():
     names = set(name for name in patterns if not name.endswith("*"))
     prefixes = tuple(name[:-1] for name in patterns if name.endswith("*"))
 
-    def is_relevant(name):
-        return name in names or (bool(prefixes) and name.startswith(prefixes))
+    def is_relevant(name, value):
+        return name in names or (bool(prefixes) and name.startswith(prefixes) and PLAIN_VALUE.match(value or ""))
 
     def select_relevant(variables):
-        return dict((name, value) for name, value in variables.items() if is_relevant(name))
+        return dict((name, value) for name, value in variables.items() if is_relevant(name, value))
 
     current_variables = dict((decode(name), decode(value)) for name, value in os.environ.items())
     start_variables = get_start_variables()
@@ -188,7 +190,9 @@ def main():
         if not is_same_value(initial_variables.get(name), current_variables.get(name))
     ]
     lines = []
-    changed_relevant = [name for name in changed_names if is_relevant(name)]
+    changed_relevant = [
+        name for name in changed_names if is_relevant(name, current_variables.get(name, initial_variables.get(name)))
+    ]
     if changed_relevant:
         for path in list_startup_files():
             lines += find_lines(path, "start", changed_relevant)
@@ -196,7 +200,7 @@ def main():
     if folders:
         for path in list_startup_files():
             lines += find_folder_lines(path, folders)
-    relevant_names = sorted(name for name in initial_variables if is_relevant(name))
+    relevant_names = sorted(select_relevant(initial_variables))
     if relevant_names:
         for path in list_activation_files(initial_variables):
             lines += find_lines(path, "activation", relevant_names)
@@ -212,7 +216,9 @@ def main():
         "given": select_relevant(passed_variables),
         "now": select_relevant(current_variables),
         # Names of irrelevant variables that startup added, because a relevant one may be misspelt.
-        "added": [name for name in changed_names if name in current_variables and not is_relevant(name)][:MAX_ITEMS],
+        "added": [
+            name for name in changed_names if name in current_variables and not is_relevant(name, current_variables[name])
+        ][:MAX_ITEMS],
         "folders": folders[:MAX_ITEMS],
         "places": lines[:MAX_ITEMS],
     }

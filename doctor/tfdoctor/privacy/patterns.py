@@ -51,7 +51,7 @@ PUBLIC_DOMAINS = (
 _PART = r"[^/\\\s:;'\"<>|,)(\]\[{}]{1,255}"
 """A component of a path."""
 HOME_PATH = re.compile(
-    rf"((?:/(?:[\w-]{{0,12}}home\w{{0,3}}|[Uu]sers|u\d?)|(?:(?<![\w./-])|(?<=/eos)|(?<=/rds)|://[\w.:-]{{0,255}})/user)/)"
+    rf"((?:/(?:[\w-]{{0,12}}home\w{{0,3}}|[Uu]sers|u\d?)|(?:(?<![\w./-])|(?<=/eos)|(?<=/rds)|://[\w.:-]{{0,255}})/user)/{{1,3}})"
     rf"((?:{_PART}/){{0,3}}{_PART})"
 )
 """A path below a folder of homes: the name of that folder, and up to four components after it.
@@ -205,6 +205,7 @@ MESSAGE_HOST_PATTERNS = (
         r"(?i)\b(?:for|to|from|of|at|with|host|peer|target|address|server|service)(?:: | |=)[\"'(]?"
         r"(?![\w.-]{0,252}\.(?:cc|cpp|cu|cuh|c|h|hpp|py|so|pb|proto|log|json|txt|go|rs):)([A-Za-z][\w.-]{0,252}):\d{4,5}(?![\w.:])"
     ),
+    re.compile(r"\bdns:(?:///)?([A-Za-z][\w.-]{0,252}):\d{2,5}(?!\d)"),  # a target of gRPC
     re.compile(r"\bqtype=\w{1,5} name=([A-Za-z0-9][\w.-]{0,252})"),  # c-ares
     re.compile(
         r"(?i)\b(?:could not resolve host|unknown ?host(?:exception)?|resolution failed for|getaddrinfo failed for)"
@@ -229,6 +230,8 @@ MAC = re.compile(r"(?i)(?<![\w:.-])[0-9a-f]{2}(?:([:-])[0-9a-f]{2})(?:\1[0-9a-f]
 IPV4 = re.compile(
     r"(?<![A-Za-z0-9.])\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?![A-Za-z0-9])(?!\.\d)(?!-\d{1,4}[+~])"
 )
+IPV6_TARGET = re.compile(r"(?i)(?<=\bipv6:)[0-9a-f:.]{2,45}")
+"""An IPv6 address without brackets in a target of gRPC."""
 ENCODED_IPV6 = re.compile(r"(?i)%5B([0-9a-f:.]{2,45})(?:%25[\w.-]{1,16})?%5D")
 """An IPv6 address in brackets, percent-encoded as in messages of gRPC."""
 IPV6 = re.compile(

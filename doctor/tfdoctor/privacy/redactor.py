@@ -304,6 +304,7 @@ class Redactor:
         text = patterns.HEX_ID.sub(lambda m: m[0] if m[0] in self._kept else replace("id", m[0]), text)
         text = patterns.SHORT_ID.sub(self._replace_short_id, text)
         text = patterns.ENCODED_IPV6.sub(self._replace_encoded_ipv6, text)
+        text = patterns.IPV6_TARGET.sub(self._replace_ipv6, text)
         text = patterns.IPV6.sub(self._replace_ipv6, text)
         text = patterns.IPV4.sub(self._replace_ipv4, text)
         text = patterns.LONG_SERIAL.sub(lambda m: replace("serial", m[0]), text)

@@ -40,6 +40,7 @@ OTHER_VARIABLES = frozenset(
 )
 """Variables that TensorFlow, CUDA or NCCL reads, in addition to KNOWN_VARIABLES, whose misspellings are not searched for."""
 _PLAIN_VALUE = re.compile(r"(?i)(?:[-+]?\d[\d.]{0,30}|true|false|yes|no|on|off|)\Z")
+"""The value of a number or a switch, as in payload/variables.py."""
 SCHEDULER_VARIABLES = (
     ("SLURM_JOB_ID", "slurm"),
     ("LSB_JOBID", "lsf"),
@@ -140,7 +141,7 @@ def _query_child(system: System, python: str, timeout: float) -> dict[str, Any]:
 
     The answer is empty if the child fails.
     """
-    names = [*KNOWN_VARIABLES, *(f"{prefix}*" for prefix in VARIABLE_PREFIXES)]
+    names = [*KNOWN_VARIABLES, *sorted(OTHER_VARIABLES), *(f"{prefix}*" for prefix in VARIABLE_PREFIXES)]
     variables_before = json.dumps(select_variables(system.env))
     answer, _ = run_payload(
         system,
