@@ -81,7 +81,7 @@ FLEET_CODES = {
 
 @dataclass(frozen=True, slots=True)
 class CodePage:
-    """The documentation page of one name in CLUSTER or FLEET."""
+    """The documentation page of one finding of `cluster` or `fleet`."""
 
     name: str
     title: str

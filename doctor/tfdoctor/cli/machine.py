@@ -27,7 +27,7 @@ def select_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, fact
     """Return a host with the named GPUs, the host of a recording, or this host if neither is given.
 
     `facts` is the path of the recording. `driver`, if given, replaces the driver of the host. Raise UsageError if a
-    GPU or the driver is invalid.
+    GPU or the driver is invalid, or if both `gpus` and `facts` are given.
     """
     if gpus and facts is not None:
         raise UsageError("--gpu names cards, --facts a recorded machine that has its own; give one of them.")

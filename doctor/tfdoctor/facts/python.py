@@ -6,7 +6,7 @@ from tfdoctor.facts import Unknown
 from tfdoctor.records import dataclass
 
 PYTHON_OPTION = "--python"
-"""The value of `LostEnvironment.variable` if the user named the environment on the command line."""
+"""The value of `UnusableEnvironment.variable` if the user named the environment on the command line."""
 
 
 @dataclass(frozen=True, slots=True)

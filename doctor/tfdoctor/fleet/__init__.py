@@ -1,6 +1,6 @@
 """Compare the `check --json` results of many hosts: which hosts are equal, and how the others differ.
 
-`read_result` parses one host's result, `GatheredResults` stores all of them compactly, and `evaluate_fleet` compares them.
+`parse_result` parses one host's result, `GatheredResults` stores all of them compactly, and `evaluate_fleet` compares them.
 `nodes` runs the check on the hosts.
 """
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS_BY_OPTIONS_CLASS", "ConfigChecks"]
 
 KINDS_BY_OPTIONS_CLASS = {"ConfigProto": "config", "GPUOptions": "options"}
-"""The `Obj.kind` of an instance of each options class."""
+"""The `ObjectValue.kind` of an instance of each options class."""
 
 
 class ConfigChecks(EnvironChecks):

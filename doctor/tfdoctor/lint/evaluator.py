@@ -283,7 +283,10 @@ class Evaluator(PythonChecks, Expressions):
         return bound_values
 
     def merge_bindings(self, left_values: dict[str, Any], right_values: dict[str, Any]) -> dict[str, Any]:
-        """Return the names that two branches bind, with the values that are certain whichever branch ran."""
+        """Return the names that two branches bind, each with its certain value, its possible values, or an unknown one.
+
+        A name that only one branch binds keeps that value if it was unbound before.
+        """
         scope = self.scopes[-1]
         joined_values = {}
         for name in {**left_values, **right_values}:

@@ -28,7 +28,7 @@ class Expressions(EnvironChecks):
     """The part of `Evaluator` that evaluates operators, f-strings and loop variables."""
 
     def e_joinedstr(self, node: ast.JoinedStr) -> Any:
-        """Return the value of an f-string: a `Const`, or a `Many` if it contains a loop variable."""
+        """Return the value of an f-string: a `ConstantValue`, or `MultipleValues` if it contains a loop variable."""
         parts: list[list[str]] = [[""]]
         is_known = True
         for part_node in node.values:

@@ -198,7 +198,7 @@ def _expects_error(node: ast.Try | ast.With) -> bool:
 
 
 def _catches_type_error(exception_type: ast.expr | None) -> bool:
-    """Return whether `except caught` catches TypeError. None stands for an `except` without a type."""
+    """Return whether an `except` clause of this type catches TypeError. None stands for an `except` without a type."""
     return (
         exception_type is None
         or re.search(r"\b(?:TypeError|Exception|BaseException)\b", ast.unparse(exception_type)) is not None

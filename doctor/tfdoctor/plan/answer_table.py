@@ -149,7 +149,7 @@ class AnswerTable:
     """The answers to each request, as run-length encoded rows (see `encode_run_lengths`).
 
     The key is (system, minor, Python, capability), in which "" means any value. A row has one answer for each
-    index that `DriverSteps.find_index` returns. If the GPU does not matter, the only row has the capability
+    index that `DriverSteps.find_driver_index` returns. If the GPU does not matter, the only row has the capability
     `ANY_GPU` and one answer.
     """
 

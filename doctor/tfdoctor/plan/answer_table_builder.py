@@ -243,7 +243,7 @@ class _RecipeResults:
     compared_drivers: list[frozenset[VersionNumbers]] = field(default_factory=list)
     """The driver versions that the planner compared with, for each of `start_drivers`."""
     results_by_index: list[int] = field(default_factory=list)
-    """The result for each index that `DriverSteps.find_index` returns; empty until the driver steps are known."""
+    """The result for each index that `DriverSteps.find_driver_index` returns; empty until the driver steps are known."""
 
     def get_result(self, driver: VersionNumbers) -> int:
         if not self.start_drivers:

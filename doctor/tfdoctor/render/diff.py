@@ -25,7 +25,8 @@ def render_comparison(
 ) -> str:
     """Return the comparison as text.
 
-    `name` is the recording as the user named it. Without `verbose`, differences that seldom matter are left out.
+    `name` is the recording as the user named it. Without `verbose`, differences that seldom matter and those
+    beyond MAX_DIFFERENCES are left out.
     """
     out = Page(width, coloured=colour)
     out.print()

@@ -161,7 +161,7 @@ def print_main_remedy(
 ) -> None:
     """Print the remedy, how to undo it, and an alternative for users without root.
 
-    `offer` is the offer of the `offer` command if that fixes the finding, else None. With `is_short`, fewer lines are
+    `offer` is the offer to run `tfdoctor fix`, or None if that would not fix the finding. With `is_short`, fewer lines are
     printed.
     """
     if offer is not None:

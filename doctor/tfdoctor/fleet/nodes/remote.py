@@ -58,7 +58,7 @@ def run_here(
 ) -> bytes:
     """Run the command and return a line of JSON, followed by the output.
 
-    The line has the keys "ended", "why" and "seconds" (see `models.read_answer`). `content` is the zipapp, and `python`
+    The line has the keys "ended", "why" and "seconds" (see `models.parse_answer`). `content` is the zipapp, and `python`
     is the interpreter that runs it: "" means the worker's own. `max_output_bytes` is the most bytes of output.
     `is_cancelled` is a function that returns whether to stop. None means never.
     """

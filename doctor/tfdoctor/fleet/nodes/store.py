@@ -29,7 +29,7 @@ JOURNAL = "fleet.jsonl"
 PEERS_FOLDER = "peers"
 """The subfolder with the results about the hosts' peers, in the same format."""
 RUN_OUTCOMES = ("answered", "failed", "lost", "timeout", "flooded")
-"""The valid values of `Ending.ended`."""
+"""The outcomes of a run."""
 MAX_LINE_BYTES = 4096
 """The most bytes of a line of the journal that are read."""
 MAX_JOURNAL_LINES = 1_000_000
@@ -44,7 +44,7 @@ class JournalEntry:
 
     host: str
     outcome: str
-    """How the run ended, a value of `models.Ended`."""
+    """How the run ended, one of RUN_OUTCOMES."""
     reason: str = ""
     duration_s: float | None = None
     """The duration of the run in seconds. None if unknown."""

@@ -37,7 +37,7 @@ def pack_table(table: AnswerTable, sheets: Sequence[ReleaseSheet]) -> dict[str, 
 
     * `cells[system][minor]` is the index of a block.
     * A block has one entry for each Python: a list with a row for each GPU, or one row for all GPUs.
-    * A row contains the answers by driver (`plan.answer_table.Drivers`), in the format of `_encode_row`.
+    * A row contains the answers by driver (`plan.answer_table.DriverSteps`), in the format of `_encode_row`.
 
     In each dimension, index 0 means "any".
     """
