@@ -13,10 +13,10 @@ from lint import cases
 from tfdoctor.causes.codes import LINT_CODES
 from tfdoctor.cluster import evaluate_cluster, parse_cluster
 from tfdoctor.explain import PAGES_WITHOUT_CAUSE
+from tfdoctor.facts.variables import READ_VARIABLES, guess_variable
 from tfdoctor.lint import LintProblem, LintTarget, detect_file_kind, lint_text
 from tfdoctor.lint.codes import KINDS
 from tfdoctor.lint.fixes import plan_edits
-from tfdoctor.lint.known_names import READ_VARIABLES, guess_variable
 from tfdoctor.parse.edits import SourceText, apply_edits
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "lint"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.options import Json, argument, command, option
 from tfdoctor.errors import ExitCode, UsageError
+from tfdoctor.facts.variables import READ_VARIABLES, guess_variable
 from tfdoctor.lint import LintProblem, LintResult, LintTarget, UnreadableFile, detect_file_kind, lint_text
 from tfdoctor.lint.fixes import drop_fixes_of_shared_names, format_diff, list_variables, plan_edits
-from tfdoctor.lint.known_names import READ_VARIABLES, guess_variable
 from tfdoctor.lint.settings import (
     SKIPPED_FOLDER_PATTERNS,
     Settings,

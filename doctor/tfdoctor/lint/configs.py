@@ -6,8 +6,9 @@ import ast
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor.facts.variables import is_relevant_variable
 from tfdoctor.lint.environ import EnvironChecks
-from tfdoctor.lint.known_names import OPTIONS_BY_OWNER, guess_option, is_relevant_variable
+from tfdoctor.lint.known_names import OPTIONS_BY_OWNER, guess_option
 from tfdoctor.lint.values import (
     ClassValue,
     ConstantValue,

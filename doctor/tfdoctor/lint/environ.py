@@ -7,7 +7,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.lint.known_names import (
+from tfdoctor.facts.variables import (
     READ_AT_FIRST_USE,
     READ_AT_IMPORT,
     READ_AT_START,

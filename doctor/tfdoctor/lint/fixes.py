@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.lint.known_names import READ_VARIABLES, guess_variable
+from tfdoctor.facts.variables import READ_VARIABLES, guess_variable
 from tfdoctor.lint.notebooks import convert_magics, list_code_cells
 from tfdoctor.parse.edits import Edit, EditError, SourceText, make_edits
 

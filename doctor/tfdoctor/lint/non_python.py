@@ -13,9 +13,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.dockerfile.read.syntax import parse_instructions
+from tfdoctor.facts.variables import READ_AT_FIRST_USE, READ_AT_IMPORT, guess_variable, is_relevant_variable
 from tfdoctor.lint.clusters import describe_address_fault, describe_task_fault, iter_tf_config_problems
 from tfdoctor.lint.environ import find_assigned_variable
-from tfdoctor.lint.known_names import READ_AT_FIRST_USE, READ_AT_IMPORT, guess_variable, is_relevant_variable
 from tfdoctor.lint.models import Fix, LintProblem
 
 if TYPE_CHECKING:
