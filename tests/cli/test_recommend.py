@@ -277,3 +277,17 @@ def test_old_driver_is_the_reason() -> None:
 def test_reasons_of_a_release_are_one_sentence() -> None:
     answer = recommend(Compat.load(), Request(), Host(cards=(HostGpu("GeForce RTX 5090", "12.0"),)))
     assert ".;" not in render_recommendation(answer, verbose=True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["recommend", "--gpu", "T4"], ["verify", "--python", "/usr/bin/python3", "--simulate", "T4"]],
+)
+def test_driver_branch_newer_than_the_tables_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    tfdoctor = Tfdoctor(monkeypatch, capsys)
+    result = tfdoctor(*arguments, "--driver", "999")
+    assert result.status == 2
+    assert "no driver of branch 999 is known" in result.err
+    assert tfdoctor("recommend", "--gpu", "T4", "--driver", "600.10.01").status == 0

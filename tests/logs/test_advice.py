@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 
+from tfdoctor.advice.engine import list_configure_commands, make_toolkit_remedy
 from tfdoctor.cli.machine import select_host
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
@@ -212,3 +213,10 @@ def test_stubs_folder_is_removed_from_the_search_path() -> None:
         + "failed call to cuInit: CUDA_ERROR_STUB_LIBRARY: CUDA driver is a stub library\n"
     )
     assert "export LD_LIBRARY_PATH=/opt/x" in list_commands_for(log)
+
+
+def test_toolkit_is_installed_as_check_says() -> None:
+    line = "docker: Error response from daemon: could not select device driver with capabilities: [[gpu]].\n"
+    report = diagnose_log([line.encode()], Compat.load())
+    assert report.root_finding is not None
+    assert make_toolkit_remedy(list_configure_commands("sudo ")) in report.root_finding.remedies

@@ -80,7 +80,7 @@ def test_branch_means_its_newest_driver() -> None:
         (("RTX 9999",), {}, "no NVIDIA GPU called"),
         (("GTX 750 Ti",), {}, "compute capability 3.0 and 5.0"),
         (("99.0",), {}, "no NVIDIA GPU of compute capability 99.0"),
-        (("RTX 4090",), {"driver": "999"}, "which CUDA driver 999 speaks is not known"),
+        (("RTX 4090",), {"driver": "999"}, "no driver of branch 999 is known"),
         (("RTX 4090",), {"driver": "12.4"}, "version of NVIDIA's driver"),
         (("Tesla K80", "RTX 5090"), {}, "drives Tesla K80 and GeForce RTX 5090 together"),
         (("RTX 4090",), {"gpus": "all"}, "--gpus"),

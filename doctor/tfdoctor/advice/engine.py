@@ -272,16 +272,8 @@ def _make_missing_toolkit_problem(containers: ContainerFacts, engines: list[str]
         [f"{sudo}nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"] if "Podman" in engines else []
     )
     if "Docker" in engines and docker is not None:
-        setup_commands += list_configure_commands(docker, sudo)
-    remedies = [
-        Remedy(
-            f"Install the package nvidia-container-toolkit from NVIDIA's repository ({INSTALL_GUIDE_URL}), then let "
-            f"it configure the "
-            "engine.",
-            tuple(setup_commands),
-            changes_system=True,
-        )
-    ]
+        setup_commands += list_configure_commands(sudo, is_rootless=docker.rootless)
+    remedies = [make_toolkit_remedy(setup_commands)]
     apptainer = containers.find_tool("apptainer", "singularity")
     if apptainer is not None:
         remedies.append(
@@ -300,9 +292,22 @@ def _make_missing_toolkit_problem(containers: ContainerFacts, engines: list[str]
     )
 
 
-def list_configure_commands(docker: DockerEngine, sudo: str) -> list[str]:
-    """Return the commands that register the toolkit with this engine and restart it."""
-    if docker.rootless:
+def make_toolkit_remedy(setup_commands: Sequence[str]) -> Remedy:
+    """Return the remedy that installs NVIDIA's container toolkit and then runs these commands.
+
+    Distributions do not have the package. How it is installed depends on them, so NVIDIA's guide is named.
+    """
+    return Remedy(
+        f"Install the package nvidia-container-toolkit from NVIDIA's repository ({INSTALL_GUIDE_URL}), then let "
+        "it configure the engine.",
+        tuple(setup_commands),
+        changes_system=True,
+    )
+
+
+def list_configure_commands(sudo: str, *, is_rootless: bool = False) -> list[str]:
+    """Return the commands that register the toolkit with Docker and restart it."""
+    if is_rootless:
         return [
             'nvidia-ctk runtime configure --runtime=docker --config="$HOME/.config/docker/daemon.json"',
             f"{sudo}nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
@@ -325,14 +330,14 @@ def _make_unregistered_runtime_problem(
     if toolkit.has_command("nvidia-container-runtime"):
         remedy = Remedy(
             "Register the runtime, then restart the engine.",
-            tuple(list_configure_commands(docker, sudo)),
+            tuple(list_configure_commands(sudo, is_rootless=docker.rootless)),
             changes_system=True,
         )
     else:
         remedy = Remedy(
             f"Install the whole package nvidia-container-toolkit from NVIDIA's repository ({INSTALL_GUIDE_URL}), then "
             "register it.",
-            tuple(list_configure_commands(docker, sudo)),
+            tuple(list_configure_commands(sudo, is_rootless=docker.rootless)),
             changes_system=True,
         )
     return make_runtime_problem(

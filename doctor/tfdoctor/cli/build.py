@@ -499,7 +499,7 @@ def _choose_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, exa
     if gpus and not examines_host:
         return select_host(compat, gpus=gpus, driver=driver, facts=None)
     if not examines_host:
-        return Host(driver=validate_driver(driver))
+        return Host(driver=validate_driver(compat, driver))
     host = select_host(compat, gpus=gpus, driver=driver, facts=None)
     # The image brings its own system, so only the GPUs, driver and processor of this host matter.
     is_windows = host.is_wsl or host.system == "Windows"

@@ -251,7 +251,7 @@ def _find_host(
     """
     if anywhere and (gpus or facts is not None):
         raise UsageError("--anywhere means every card; give only one of --anywhere, --gpu and --facts.")
-    driver = validate_driver(driver)
+    driver = validate_driver(compat, driver)
     requested_host = None
     if gpus or facts is not None:
         requested_host = select_host(compat, gpus=gpus, driver=driver, facts=facts)

@@ -31,7 +31,7 @@ def select_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, fact
     """
     if gpus and facts is not None:
         raise UsageError("--gpu names cards, --facts a recorded machine that has its own; give one of them.")
-    driver = validate_driver(driver)
+    driver = validate_driver(compat, driver)
     if gpus:
         host_gpus = tuple(parse_gpu(compat, name) for name in gpus)
         return Host(

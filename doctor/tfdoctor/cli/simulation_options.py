@@ -42,7 +42,7 @@ def parse_simulation(
     """
     if not names:
         return None
-    driver = validate_driver(driver)
+    driver = validate_driver(compat, driver)
     simulated_gpus = [parse_gpu(compat, name, "--simulate") for name in names]
     arguments = [argument for name in names for argument in ("--simulate", name)]
     arguments += ["--driver", driver] if driver is not None else []

@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
+from tfdoctor.advice.engine import list_configure_commands, make_toolkit_remedy
 from tfdoctor.advice.search_path import format_export_lines
 from tfdoctor.causes import Cause, CommonRemedy
 from tfdoctor.causes.steps import Remedy
@@ -35,15 +36,7 @@ _FIXED_REMEDIES: dict[CommonRemedy, Remedy] = {
         "In a container, start it with the driver's utilities.",
         ("docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",),
     ),
-    CommonRemedy.TOOLKIT: Remedy(
-        "Install the NVIDIA Container Toolkit on the host and register it with the engine.",
-        (
-            "sudo apt-get install nvidia-container-toolkit",
-            "sudo nvidia-ctk runtime configure",
-            "sudo systemctl restart docker",
-        ),
-        changes_system=True,
-    ),
+    CommonRemedy.TOOLKIT: make_toolkit_remedy(list_configure_commands("sudo ")),
     CommonRemedy.MEMORY: Remedy(
         "Let TensorFlow allocate memory as needed, and see which other processes hold some.",
         ("export TF_FORCE_GPU_ALLOW_GROWTH=true", "nvidia-smi"),

@@ -25,7 +25,7 @@ except Exception:  # python -S, or a stripped-down Python
     site = None
 
 MARKER = "tfdoctor-payload:"
-# A variable that is only known by its prefix can hold a secret (TF_TOKEN_… is Terraform's) unless its value is plain.
+# A variable that is only known by its prefix can hold a secret (TF_TOKEN_x is Terraform's) unless its value is plain.
 PLAIN_VALUE = re.compile(r"(?i)(?:[-+]?\d[\d.]{0,30}|true|false|yes|no|on|off|)\Z")
 MAX_FILE_BYTES = 1 << 20
 MAX_ITEMS = 200  # limit for the lines that are reported, and for the files that are read

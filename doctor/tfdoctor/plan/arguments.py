@@ -169,10 +169,11 @@ def parse_python_version(text: str | None) -> str | None:
     return versions.major_minor(text)
 
 
-def validate_driver(text: str | None) -> str | None:
+def validate_driver(compat: Compat, text: str | None) -> str | None:
     """Return `text` unchanged: a branch ("550"), a full driver version ("550.54.14") or None.
 
-    Raise UsageError if `text` cannot be a version of NVIDIA's driver.
+    Raise UsageError if `text` cannot be a version of NVIDIA's driver, or if it is a branch newer than the tables. A
+    full version is accepted even if it is newer.
     """
     if text is not None and not _DRIVER_PATTERN.fullmatch(text):
         msg = f"--driver: `{text}` is not a version."
@@ -185,6 +186,10 @@ def validate_driver(text: str | None) -> str | None:
             msg,
             hint="It may be a version of CUDA; nvidia-smi prints the driver's as `Driver Version: 550.54.14`.",
         )
+    newest = max((entry.linux for entry in compat.cuda_releases if entry.linux), key=versions.parse_numbers)
+    if text is not None and "." not in text and versions.major(text) > versions.major(newest):
+        msg = f"--driver: no driver of branch {text} is known; the newest is {newest} ({compat.as_of})."
+        raise UsageError(msg, hint="If there is one by now, give its full version, as nvidia-smi prints it.")
     return text
 
 
