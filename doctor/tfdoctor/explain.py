@@ -510,14 +510,28 @@ def _list_remedies(cause: Cause) -> tuple[Remedy, ...]:
 # ---------------------------------------------------------------- messages
 
 
+_CUDA_ERROR = re.compile(r"\bCUDA_ERROR_[A-Z_]{2,60}\b")
+"""The name of an error that people quote without the rest of the line, which is usually that of cuInit."""
+_MISSING_ATTRIBUTE = re.compile(r"module '[\w.]{1,100}' has no attribute ")
+"""The message of an AttributeError without the name of the exception."""
+
+
+def _scan_query(query: str) -> LogContext:
+    """Return the query as a log of one line."""
+    log = scan([query[:MAX_QUERY_CHARS].encode("utf-8", "replace")], load_signatures())
+    return LogContext(log, Compat.load())
+
+
 def _find_message(query: str) -> tuple[str, str]:
     """Return (code, meaning) of a log line. Both are empty if the query is not a known log line."""
     # A log line contains at least one of these, unlike the name of a rule or cause.
     if not any(marker in query for marker in (" ", ".so", "_", "=")):
         return "", ""
-    compat = Compat.load()
-    all_signatures = load_signatures()
-    context = LogContext(scan([query[:MAX_QUERY_CHARS].encode("utf-8", "replace")], all_signatures), compat)
+    context = _scan_query(query)
+    if not context.log.events and (error := _CUDA_ERROR.search(query)):
+        context = _scan_query(f"failed call to cuInit: {error[0]}: ")
+    elif not context.log.events and _MISSING_ATTRIBUTE.match(query):
+        context = _scan_query(f"AttributeError: {query}")
     decision = choose_decision(context)
     events = decision.evidence_events or [
         event for matches in context.log.events.values() for event in matches
@@ -532,15 +546,16 @@ def _find_message(query: str) -> tuple[str, str]:
         return library_cause.data.finding_code, ""
     if has_cause:
         return decision.cause.data.finding_code, meaning
+    if decision.title and context.log.has("tensorflow-attribute"):  # a program for another TensorFlow
+        return LINT_CODES["removed-api"], f"{decision.title}."
     signatures = [event.signature for matches in context.log.events.values() for event in matches]
-    cause_signature = next((signature for signature in signatures if signature.causes), None)
-    if (
-        cause_signature is not None
-    ):  # one line does not prove a cause, so use the first of the possible causes
-        return cause_signature.causes[0].data.finding_code, cause_signature.meaning
     lint_signature = next((signature for signature in signatures if signature.id in _LINT_CODES), None)
     if lint_signature is not None:
         return _LINT_CODES[lint_signature.id], lint_signature.meaning
+    cause_signature = next((signature for signature in signatures if signature.causes), None)
+    if cause_signature is not None:
+        # one line does not prove a cause, so use the first of the possible causes
+        return cause_signature.causes[0].data.finding_code, cause_signature.meaning
     return (
         (HARMLESS, meaning)
         if any(signature.benign_code is not None for signature in signatures)

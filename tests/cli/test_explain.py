@@ -349,3 +349,19 @@ def test_question_about_memory_finds_the_page(asked: str) -> None:
     page = render_explanation(find_entries(asked), complete=False)
     assert "takes nearly all free memory" in page
     assert "    export TF_FORCE_GPU_ALLOW_GROWTH=true\n" in page
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ("AttributeError: module 'tensorflow' has no attribute 'Session'", "TFD717"),
+        ("module 'tensorflow' has no attribute 'placeholder'", "TFD717"),
+        ("CUDA_ERROR_SYSTEM_NOT_READY", "TFD105"),
+        ("CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected", "TFD102"),
+    ],
+)
+def test_part_of_a_message_is_explained_as_diagnose_would(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], message: str, code: str
+) -> None:
+    tfdoctor(monkeypatch, "explain", message)
+    assert code in capsys.readouterr().out
