@@ -291,3 +291,10 @@ def test_driver_branch_newer_than_the_tables_is_refused(
     assert result.status == 2
     assert "no driver of branch 999 is known" in result.err
     assert tfdoctor("recommend", "--gpu", "T4", "--driver", "600.10.01").status == 0
+
+
+def test_release_without_tested_packages_is_not_said_to_have_no_wheel(tfdoctor: Tfdoctor) -> None:
+    result = tfdoctor("recommend", "--tf", "2.22.0rc0", "--gpu", "RTX 4090")
+    text = " ".join(result.out.split())
+    assert "no pinned and tested packages exist for TensorFlow 2.22.0rc0" in text
+    assert "no wheel" not in text

@@ -267,7 +267,20 @@ def check_python(
     assessment: Assessment, compat: Compat, release: Release, python: str | None, *, locked: bool = True
 ) -> None:
     """Add a reason if the release has no wheel for the Python version or, if `locked`, no tested lock."""
-    if python is None or python not in release.linux_pythons:
+    pythons = release.linux_pythons
+    # A pre-release, for example, has wheels and no lock for any Python.
+    if (
+        python is None
+        and locked
+        and pythons
+        and not any(is_locked(compat, release, minor) for minor in pythons)
+    ):
+        assessment.add_reason(
+            Cause.NO_MATCHING_WHEEL,
+            f"no pinned and tested packages exist for TensorFlow {release.version}",
+            f"locks: {release.package}-{release.version}",
+        )
+    elif python is None or python not in release.linux_pythons:
         available = ", ".join(release.linux_pythons) or "none"
         request = f"Python {python}" if python is not None else "any Python that is available"
         assessment.add_reason(
