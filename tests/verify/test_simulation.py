@@ -114,6 +114,14 @@ def test_unsupported_gpu_fails_the_compute_stage(
     assert get_stage(result, "cudnn") == ("skipped", "not tried: compute failed")
 
 
+def test_libraries_without_code_fail_the_compute_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow's PTX does not help the libraries of CUDA 12.5, which end at 9.0."""
+    result = run_verification(monkeypatch, "RTX 5090", counts={"90|90": 3, "60,70,80,89|90": 1465})
+    status, detail = get_stage(result, "compute")
+    assert (status, result.ok, result.cause) == ("failed", False, Cause.GPU_TOO_NEW)
+    assert "the libraries of CUDA 12.5.1 end at compute capability 9.0" in detail
+
+
 def test_ptx_without_machine_code_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     status, detail = get_stage(run_verification(monkeypatch, "H100", "555"), "compute")
     assert status == "skipped"

@@ -8,6 +8,7 @@ from tfdoctor import versions
 from tfdoctor.compat.fat_binaries import KernelCoverage, compute_coverage
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.fit.constraints import find_exceeded_capability
 from tfdoctor.predict import describe_build
 from tfdoctor.simulate.kernels import read_gpu_code
 from tfdoctor.verify import software
@@ -165,7 +166,30 @@ def _check_binaries(
         if all(finding.cause is not Cause.DRIVER_TOO_OLD for finding in report.findings):
             run.findings.append(_make_uncompilable_ptx_finding(simulated, cuda, ptx_item))
         return None
-    return description
+    return None if _fails_by_libraries(run, build, report, coverages, compat) else description
+
+
+def _fails_by_libraries(
+    run: VerificationRun, build: Build, report: Report, coverages: list[Coverage], compat: Compat
+) -> bool:
+    """Return whether CUDA's libraries have no code for a GPU, and record that as the failure of the stage `compute`.
+
+    PTX in TensorFlow's own kernels does not help: the libraries are not compiled at first use.
+    """
+    cuda = build.release.cuda if build.release is not None else None
+    for coverage in coverages:
+        newest = find_exceeded_capability(compat, cuda, coverage.capability) if cuda is not None else None
+        if newest is not None:
+            limit = f"the libraries of CUDA {cuda} end at compute capability {newest}"
+            run.record_failure(
+                "compute",
+                f"{limit}: cuBLAS and cuDNN have no code for {coverage.capability}",
+                Cause.GPU_TOO_NEW,
+            )
+            if all(finding.cause is not Cause.GPU_TOO_NEW for finding in report.findings):
+                run.findings.append(_make_library_limit_finding(build, coverage, limit))
+            return True
+    return False
 
 
 def _check_by_rules(run: VerificationRun, report: Report, reason: str) -> None:
@@ -214,6 +238,19 @@ def _make_missing_code_finding(build: Build, uncovered: Coverage, cause: Cause) 
         (
             Remedy(
                 "See which releases have code for it.", (f"tfdoctor recommend --gpu {uncovered.capability}",)
+            ),
+        ),
+    )
+
+
+def _make_library_limit_finding(build: Build, coverage: Coverage, limit: str) -> Finding:
+    return make_finding(
+        Cause.GPU_TOO_NEW,
+        f"The CUDA of TensorFlow {build.version} has no code for compute capability {coverage.capability}",
+        f"{limit[0].upper()}{limit[1:]}. TensorFlow registers the card, and what needs cuBLAS or cuDNN fails.",
+        (
+            Remedy(
+                "See which releases have a CUDA for it.", (f"tfdoctor recommend --gpu {coverage.capability}",)
             ),
         ),
     )
