@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tfdoctor.privacy.redactor import Redactor
+from tfdoctor.system import bundle
 
 HOMES = "/home/"
 GPU = "GPU-1f2e3d4c-5b6a-4788-9000-00a0000000b7"
@@ -217,3 +218,9 @@ def test_host_before_each_line_is_replaced() -> None:
 )
 def test_invalid_tf_config_is_replaced_as_a_whole(value: str) -> None:
     assert Redactor().redact_keyed("TF_CONFIG", value) == "secret-1"
+
+
+@pytest.mark.parametrize("size", [20, 25, 47])
+def test_truncated_loader_cache_is_redacted(size: int) -> None:
+    content = b"glibc-ld.so.cache1.1" + b"\0" * (size - 20)
+    assert bundle._redact_content("/etc/ld.so.cache", content, Redactor()) == b""

@@ -69,6 +69,7 @@ def evaluate_fleet(engine: str, gathered: GatheredResults, *, ignored_file_count
             duration_s=host.duration_s,
             group_number=group_by_host.get(host.name),
             failure_reason=host.failure_reason,
+            is_unknown=host.is_unknown,
         )
         for _, host in sorted(gathered.hosts.items())
     )

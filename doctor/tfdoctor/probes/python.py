@@ -179,7 +179,7 @@ def _make_python_facts(raw: Mapping[str, Any], requested: str) -> PythonFacts:
                 name=normalize_name(str(entry.get("name", ""))),
                 version=clean_line(str(entry.get("version", ""))),
                 location=str(entry.get("location", "")),
-                installer=entry.get("installer"),
+                installer=str(entry["installer"]) if entry.get("installer") is not None else None,
                 requires=tuple(clean_line(str(line)) for line in entry.get("requires", ())),
                 lost=tuple(clean_line(str(path)) for path in entry.get("lost", ())),
                 differs=tuple(

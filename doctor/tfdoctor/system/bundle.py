@@ -477,9 +477,12 @@ def _parse_cache_entries(content: bytes) -> list[tuple[str, str, int, int, int]]
 def _rebuild_cache(content: bytes, redactor: Redactor) -> bytes:
     """Rebuild an ld.so.cache with redacted names, whose lengths can differ from the original ones.
 
-    The names of the glibc-hwcaps folders are not redacted.
+    The names of the glibc-hwcaps folders are not redacted. A file that ends in its header has no entries: the result is
+    empty.
     """
     start = content.find(_CACHE_MAGIC)
+    if start < 0 or len(content) < start + _CACHE_HEADER.size:
+        return b""
     entries = _parse_cache_entries(content)
     size = _CACHE_HEADER.size + len(entries) * _CACHE_ENTRY.size
     strings = bytearray()
