@@ -47,7 +47,7 @@ def test_a_megabyte_of_standard_input(engine: ContainerEngine, small: str) -> No
 
 def test_container_is_stopped_at_its_deadline(engine: ContainerEngine, small: str) -> None:
     start = time.monotonic()
-    result = run(engine, shell(small, "echo before; sleep 60", timeout=1))
+    result = run(engine, shell(small, "echo before; sleep 60", timeout_s=1))
     assert time.monotonic() - start < 20
     assert (result.timed_out, result.status, result.stdout) == (True, None, "before\n")
 
