@@ -441,3 +441,26 @@ def test_a_number_in_a_copy_of_the_environment_stays(lint: Any, tmp_path: Path, 
     (tmp_path / "a.py").write_text(f"import os\n{code}")
     lint("--fix", ".")
     assert (tmp_path / "a.py").read_text() == f"import os\n{code}"
+
+
+def test_a_name_stays_if_a_linked_folder_may_use_it(lint: Any, tmp_path: Path) -> None:
+    project, other = tmp_path / "project", tmp_path / "other"
+    project.mkdir()
+    other.mkdir()
+    (project / "a.sh").write_text(f"export {WRONG}=0\n")
+    (project / "common").symlink_to(other, target_is_directory=True)
+    assert "common" in lint("--fix", str(project)).out
+    assert WRONG in (project / "a.sh").read_text()
+    (project / "common").unlink()
+    (project / "inner").mkdir()
+    (project / "common").symlink_to(project / "inner", target_is_directory=True)
+    lint("--fix", str(project))
+    assert WRONG not in (project / "a.sh").read_text()
+
+
+@pytest.mark.parametrize("name", ["run.csh", "run.fish", ".envrc", ".env.local"])
+def test_a_name_stays_if_another_shell_reads_it(lint: Any, tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.sh").write_text(f"export {WRONG}=0\n")
+    (tmp_path / name).write_text(f"echo ${WRONG}\n")
+    lint("--fix", ".")
+    assert WRONG in (tmp_path / "a.sh").read_text()

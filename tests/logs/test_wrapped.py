@@ -125,3 +125,16 @@ def test_line_of_the_program_after_a_sentence_is_not_joined() -> None:
     evidence = [item.text for finding in report.findings for item in finding.evidence]
     assert evidence
     assert not any("mustermann" in text for text in evidence)
+
+
+@pytest.mark.parametrize(
+    "line", ["srun: error: node07: task 0: Out Of Memory", "slurmstepd-node07: error: Detected 1 oom-kill"]
+)
+def test_line_of_a_launcher_is_not_joined(line: str) -> None:
+    log = (
+        "2024-05-03 10:11:12.123456: W tensorflow/core/framework/op_kernel.cc:1828] RESOURCE_EXHAUSTED: OOM when "
+        "allocating tensor with shape[1024,1024] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by "
+        f"allocator GPU_0_bfc\n{line}\n"
+    )
+    report = diagnose_log([log.encode()], Compat.load())
+    assert not any("node07" in item.text for finding in report.findings for item in finding.evidence)

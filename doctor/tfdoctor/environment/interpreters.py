@@ -114,7 +114,7 @@ def find_interpreters(system: System) -> tuple[Interpreter, ...]:
 def _iter_paths(system: System) -> Iterator[str]:
     """Yield possible paths of Pythons: in the active environment, on PATH, and those of pyenv and uv."""
     env, home = system.env, system.env.get("HOME", "")
-    if env.get("VIRTUAL_ENV"):
+    if env.get("VIRTUAL_ENV", "").startswith("/"):  # a relative folder would be one of the working folder
         yield f"{env['VIRTUAL_ENV']}/bin/python"
     yield from filter(None, map(system.which, ("python3", "python")))
     pyenv_root = env.get("PYENV_ROOT") or f"{home}/.pyenv"

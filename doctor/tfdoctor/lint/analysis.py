@@ -26,9 +26,11 @@ __all__ = ["detect_file_kind", "lint_text"]
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """The maximum size in bytes of a file that is checked."""
-_SHELL_SUFFIXES = ("sh", "bash", "zsh", "ksh", "dash", "sbatch", "slurm", "pbs", "job", "lsf", "bsub", "sub")
-"""The first five are those of shells, the others those of batch jobs."""
-_SHEBANG = re.compile(r"#!\s*\S*?(?:/env\s+(?:-S\s+)?)?(python|bash|zsh|dash|ksh|sh)[\d.]*(?:\s|\Z)")
+_SHELL_SUFFIXES = ("sh", "bash", "zsh", "ksh", "dash", "csh", "tcsh", "fish", "envrc")
+_JOB_SUFFIXES = ("sbatch", "slurm", "pbs", "job", "lsf", "bsub", "sub")
+_SHEBANG = re.compile(
+    r"#!\s*\S*?(?:/env\s+(?:-S\s+)?)?(python|bash|zsh|dash|ksh|tcsh|csh|fish|sh)[\d.]*(?:\s|\Z)"
+)
 _TENSORFLOW_IMPORT = re.compile(
     r"^[ \t>.]*(?:import[ \t]+(?:[\w., \t]{0,200},[ \t]*)?"
     r"(?:tensorflow|keras|tf_keras)\b(?!\.python\.(?!client\.device_lib))|"
@@ -80,10 +82,12 @@ def detect_file_kind(name: str, first_line: str = "") -> str | None:
         return "dockerfile"
     if suffix in ("yaml", "yml"):
         return "yaml"
-    if lower_name == ".env" or suffix == "env":
+    if lower_name == ".env" or lower_name.startswith(".env.") or suffix == "env":
         return "env"
+    if suffix in _JOB_SUFFIXES or (suffix in _SHELL_SUFFIXES and "#SBATCH" in first_line):
+        return "job"
     if suffix in _SHELL_SUFFIXES:
-        return "job" if suffix in _SHELL_SUFFIXES[5:] or "#SBATCH" in first_line else "shell"
+        return "shell"
     match = _SHEBANG.match(first_line)
     if match is not None and not suffix:
         return "python" if match[1] == "python" else "shell"

@@ -117,6 +117,7 @@ _LINE_START = re.compile(
     r"Free memory|Your kernel|Traceback|File \"|>>>|\.\.\. |\[|Epoch|Limit:|InUse:|Please make sure|"
     r"Instructions for|"
     r"[|+=]|WARNING|INFO|ERROR|"
+    r"(?:srun|slurmstepd|sbatch|salloc|mpirun|mpiexec|prterun|prun|orted)\b|[\w.-]{1,80}:\d{1,9}:\d{1,9} \[\d{1,3}\] |"
     r"\d{4}-\d\d-\d\d[T ]\d\d:|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:|<\d{1,3}>\d? |"
     r"During handling|[\w.]{1,80}(?:Error|Exception|Warning):|\S{1,60}[$#] |\(\S{1,40}\) )"
 )

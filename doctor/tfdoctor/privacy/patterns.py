@@ -332,6 +332,15 @@ CLIENT_PASSWORDS = (
         r"(?=[\"']?[ \t]{0,3}\|[ \t]{0,3}(?:(?:docker|podman|helm)[^\n|]{0,200}--password-stdin|sudo[^\n|]{0,40} -S\b))"
     ),
     re.compile(r"(?i)(\botp)([ \t]{0,2}[=:][ \t]{0,2})(\w{4,100})"),
+    # any value of NAME_KEY=, and of a bare key= if it has letters and digits
+    re.compile(
+        r"(?i)(\b[\w-]{1,60}key|\btokens)([\"']?[ \t]{0,2}=[ \t]{0,2}[\"']?)([^\s\"',;&)\]}]{5,4000})"
+    ),
+    re.compile(
+        r"(?i)((?<![\w-])key)([\"']?[ \t]{0,2}=[ \t]{0,2}[\"']?)"
+        r"((?=[^\s\"',;]{0,200}\d)(?=[^\s\"',;]{0,200}[A-Za-z])[^\s\"',;&)\]}]{8,4000})"
+    ),
+    re.compile(r"(\b[A-Z][A-Z0-9_]{0,60}_KEY)([\"']?:[ \t]{1,2}[\"']?)([^\s\"',;&)\]}]{5,4000})"),
     re.compile(rf"(?i)(\b\w{{0,60}}_KEY)([\"']?[ \t]{{0,2}}[=:][ \t]{{0,2}}[\"']?)({_LETTERS_AND_DIGITS})"),
     re.compile(rf"(?i)({_KEYWORD}|\blogin)([ \t]{{1,3}}[\"']?)({_LETTERS_AND_DIGITS})"),
     re.compile(r"(\bcurl\b[^\n]{0,200}?[ \t](?:-b|--cookie))([ \t]{1,3}[\"']?)([^\n\"']{3,2000})"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import io
 import os
@@ -38,15 +39,21 @@ def walk_files(
     folder: Path,
     skipped_patterns: Sequence[str],
     is_excluded: Callable[[Path], bool],
-    on_error: Callable[[OSError], None] | None = None,
+    on_error: Callable[[OSError], None],
 ) -> Iterator[Path]:
     """Yield the files below a folder, sorted within each folder.
 
     Files and folders for which `is_excluded` returns true are omitted, and so are folders whose name matches a
-    pattern in `skipped_patterns`. `on_error` is called with the error of each folder that cannot be listed.
+    pattern in `skipped_patterns`. `on_error` is called with the error of each folder that cannot be listed, and with one
+    for each link to a folder outside.
     """
+    top = resolve_path(folder)
     for root, folders, files in os.walk(folder, onerror=on_error, followlinks=False):
         parent = Path(root)
+        for name in folders:
+            path = parent / name
+            if path.is_symlink() and not resolve_path(path).is_relative_to(top) and not is_excluded(path):
+                on_error(OSError(errno.ELOOP, "it is a link that leads out of the folder", str(path)))
         folders[:] = sorted(
             name
             for name in folders
