@@ -18,6 +18,7 @@ from tfdoctor.fit.drivers import (
     find_driver_refusal,
     find_driver_version,
     find_newest_driver,
+    list_known_drivers,
     list_refusal_limits,
 )
 from tfdoctor.fit.host import build_host
@@ -40,5 +41,6 @@ __all__ = [
     "find_newest_driver",
     "fit_environment",
     "list_candidates",
+    "list_known_drivers",
     "list_refusal_limits",
 ]

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.fit.models import HostGpu
 
-__all__ = ["find_driver_refusal", "find_driver_version", "find_newest_driver", "list_refusal_limits"]
+__all__ = [
+    "find_driver_refusal",
+    "find_driver_version",
+    "find_newest_driver",
+    "list_known_drivers",
+    "list_refusal_limits",
+]
 
 
 def find_driver_version(facts: Facts) -> tuple[str, str] | None:
@@ -38,15 +44,17 @@ def find_newest_driver(compat: Compat, driver: str, platform: Platform = "linux"
     """
     if "." in driver:
         return driver
-    drivers = [
+    branch = versions.major(driver)
+    drivers = list_known_drivers(compat, platform)
+    return next((version for version in drivers if versions.major(version) == branch), driver)
+
+
+def list_known_drivers(compat: Compat, platform: Platform = "linux") -> list[str]:
+    """Return the drivers in the table of CUDA releases, newest first."""
+    drivers = {
         release.windows if platform == "windows" else release.linux for release in compat.cuda_releases
-    ]
-    matches = [
-        version
-        for version in drivers
-        if version is not None and versions.major(version) == versions.major(driver)
-    ]
-    return max(matches, key=versions.parse_numbers, default=driver)
+    }
+    return sorted(filter(None, drivers), key=versions.parse_numbers, reverse=True)
 
 
 def _find_dropped_support(compat: Compat, driver: str, gpu: HostGpu) -> tuple[Cause, str, str] | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tfdoctor import versions
 from tfdoctor.compat import UnknownReleaseError
 from tfdoctor.errors import UsageError
-from tfdoctor.fit import HostGpu
+from tfdoctor.fit import HostGpu, list_known_drivers
 from tfdoctor.plan import recommend
 from tfdoctor.text import clean_line
 
@@ -175,19 +175,21 @@ def validate_driver(compat: Compat, text: str | None) -> str | None:
     Raise UsageError if `text` cannot be a version of NVIDIA's driver, or if it is a branch newer than the tables. A
     full version is accepted even if it is newer.
     """
-    if text is not None and not _DRIVER_PATTERN.fullmatch(text):
+    if text is None:
+        return None
+    if not _DRIVER_PATTERN.fullmatch(text):
         msg = f"--driver: `{text}` is not a version."
         raise UsageError(
             msg, hint="As nvidia-smi prints it: --driver 550.54.14, or its branch: --driver 550."
         )
-    if text is not None and versions.major(text) < _MIN_DRIVER_BRANCH:
+    if versions.major(text) < _MIN_DRIVER_BRANCH:
         msg = f"--driver: {text} is not a version of NVIDIA's driver."
         raise UsageError(
             msg,
             hint="It may be a version of CUDA; nvidia-smi prints the driver's as `Driver Version: 550.54.14`.",
         )
-    newest = max((entry.linux for entry in compat.cuda_releases if entry.linux), key=versions.parse_numbers)
-    if text is not None and "." not in text and versions.major(text) > versions.major(newest):
+    newest = list_known_drivers(compat)[0]
+    if "." not in text and versions.major(text) > versions.major(newest):
         msg = f"--driver: no driver of branch {text} is known; the newest is {newest} ({compat.as_of})."
         raise UsageError(msg, hint="If there is one by now, give its full version, as nvidia-smi prints it.")
     return text

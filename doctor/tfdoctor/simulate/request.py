@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Simulation
-from tfdoctor.fit import HostGpu, find_driver_refusal, find_newest_driver
+from tfdoctor.fit import HostGpu, find_driver_refusal, find_newest_driver, list_known_drivers
 from tfdoctor.records import dataclass
 from tfdoctor.text import join_words
 
@@ -146,7 +146,9 @@ def make_simulated_gpus(
     cuda = compat.find_newest_cuda_for_driver(version)
     if cuda is None:
         msg = f"--driver: which CUDA driver {version} speaks is not known: the tables end before it, or begin after it."
-        raise UsageError(msg, hint=f"The newest that is known: {_list_drivers(compat)[0]} ({compat.as_of}).")
+        raise UsageError(
+            msg, hint=f"The newest that is known: {list_known_drivers(compat)[0]} ({compat.as_of})."
+        )
     refusals = {card: find_driver_refusal(compat, version, card) for card in cards}
     return SimulatedGpus(
         cards=tuple(cards),
@@ -173,15 +175,9 @@ def _check_card(compat: Compat, card: HostGpu) -> None:
     raise UsageError(msg, hint=f"There are {', '.join(known)}.")
 
 
-def _list_drivers(compat: Compat) -> list[str]:
-    """Return the Linux drivers in the table of CUDA releases, newest first."""
-    drivers = {release.linux for release in compat.cuda_releases if release.linux is not None}
-    return sorted(drivers, key=versions.parse_numbers, reverse=True)
-
-
 def _find_driver_for_all(compat: Compat, cards: Sequence[HostGpu]) -> str:
     """Return the newest known driver that supports all of these GPUs. Raise UsageError if none does."""
-    for driver in _list_drivers(compat):
+    for driver in list_known_drivers(compat):
         if all(find_driver_refusal(compat, driver, card) is None for card in cards):
             return driver
     names = join_words([card.name for card in dict.fromkeys(cards)])
