@@ -23,6 +23,8 @@ from tfdoctor.lint.settings import (
 from tfdoctor.parse.edits import Edit, EditError, SourceText, apply_edits
 from tfdoctor.parse.toml import loads
 from tfdoctor.system.sources import (
+    OUTWARD_LINK,
+    is_inside,
     iter_uppercase_words,
     load_source,
     read_first_line,
@@ -185,7 +187,7 @@ def _lint_files(
         try:
             if edits := plan_edits(source, fixable_problems, kind):
                 if leaves_folder:
-                    raise EditError("it is a link that leads out of the folder")  # noqa: TRY301
+                    raise EditError(OUTWARD_LINK)  # noqa: TRY301
                 editable_files[label] = _EditableFile(source, edits)
         except EditError as error:
             refusals[label] = f"{error}"
@@ -254,13 +256,8 @@ def _iter_files(
             if absolute_path in visited_paths:
                 continue
             visited_paths.add(absolute_path)
-            leaves_folder = not is_named and file.is_symlink() and not _is_inside(file, path)
+            leaves_folder = not is_named and file.is_symlink() and not is_inside(file, path)
             yield file, kind or "python", settings, get_relative_path(file), leaves_folder
-
-
-def _is_inside(path: Path, folder: Path) -> bool:
-    """Return whether a path is in or below a folder after symbolic links have been resolved."""
-    return resolve_path(path).is_relative_to(resolve_path(folder))
 
 
 def _find_project(folder: Path, projects: dict[Path, tuple[Settings, Path]]) -> tuple[Settings, Path]:
@@ -346,14 +343,13 @@ def _edit_files(editable_files: dict[str, _EditableFile]) -> dict[str, str]:
     from tfdoctor.system.editing import edit_file
 
     refusals: dict[str, str] = {}
-    edited_file_ids: set[object] = set()
+    edited_ids: set[object] = set()
+    file_ids = {path: _get_file_id(path) for path in editable_files}  # before an edit can replace a file
     for path, file in editable_files.items():
         try:
-            status = Path(path).stat()
-            file_ids = {os.path.realpath(path), (status.st_dev, status.st_ino)}
-            if not file_ids & edited_file_ids:
+            if file_ids[path] not in edited_ids:
                 edit_file(Path(path), file.source.data, file.edits)
-                edited_file_ids |= file_ids
+                edited_ids.add(file_ids[path])
         except (EditError, OSError) as error:
             refusals[path] = f"{error}"
     return refusals

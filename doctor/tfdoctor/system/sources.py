@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 __all__ = [
+    "OUTWARD_LINK",
+    "is_inside",
     "iter_uppercase_words",
     "load_source",
     "read_first_line",
@@ -29,6 +31,8 @@ __all__ = [
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """Limit for the size of a source file."""
+OUTWARD_LINK = "it is a link that leads out of the folder"
+"""The reason why a file or folder below the given one is left alone."""
 _BLOCK_BYTES = 1 << 20
 _MAX_WORD_BYTES = 60
 _CAPITAL_WORD = re.compile(rb"(?<![A-Za-z0-9_])[A-Z][A-Z0-9_]{4,59}(?![A-Za-z0-9_])")
@@ -47,13 +51,12 @@ def walk_files(
     pattern in `skipped_patterns`. `on_error` is called with the error of each folder that cannot be listed, and with one
     for each link to a folder outside.
     """
-    top = resolve_path(folder)
     for root, folders, files in os.walk(folder, onerror=on_error, followlinks=False):
         parent = Path(root)
         for name in folders:
             path = parent / name
-            if path.is_symlink() and not resolve_path(path).is_relative_to(top) and not is_excluded(path):
-                on_error(OSError(errno.ELOOP, "it is a link that leads out of the folder", str(path)))
+            if path.is_symlink() and not is_inside(path, folder) and not is_excluded(path):
+                on_error(OSError(errno.ELOOP, OUTWARD_LINK, str(path)))
         folders[:] = sorted(
             name
             for name in folders
@@ -72,6 +75,11 @@ def resolve_path(path: Path) -> Path:
     Unlike Path.resolve, this returns a link to itself unchanged instead of raising an exception.
     """
     return Path(os.path.realpath(path))
+
+
+def is_inside(path: Path, folder: Path) -> bool:
+    """Return whether a path is in or below a folder after symbolic links have been resolved."""
+    return resolve_path(path).is_relative_to(resolve_path(folder))
 
 
 def read_first_line(path: Path) -> str:
