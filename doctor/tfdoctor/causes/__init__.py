@@ -138,14 +138,7 @@ class Cause(str, enum.Enum):
         finding_title="The driver is installed but fails with an unknown error",
         finding_code="TFD105",
         allows_registration=False,
-        log_remedies=(
-            Remedy(
-                "Load the module that serves CUDA again (suspend and some updates lose it); otherwise restart.",
-                ("sudo modprobe nvidia_uvm",),
-                changes_system=True,
-            ),
-            CommonRemedy.CHECK,
-        ),
+        log_remedies=(CommonRemedy.DRIVER_START, CommonRemedy.CHECK),
     )
     COMPAT_NOT_SUPPORTED = CauseData(
         "compat-not-supported",

@@ -43,6 +43,7 @@ class CommonRemedy(enum.Enum):
     TOOLKIT = "install NVIDIA's container toolkit"
     MEMORY = "let memory grow"
     PROFILER = "let the profiler have CUPTI"
+    DRIVER_START = "make the driver start"
     DRIVER = "a newer driver, or a release for the one that is there"
     HOST_DRIVER = "which image the host's driver runs"
     RUN = "run the program so that it says more"

@@ -60,6 +60,11 @@ _COUNTERS_REMEDY = Remedy(
 )
 
 
+_LOAD_MODULE_REMEDY = Remedy(
+    "Load the module that serves CUDA again (suspend and some updates lose it); otherwise restart.",
+    ("sudo modprobe nvidia_uvm",),
+    changes_system=True,
+)
 _HOST_MEMORY_REMEDY = Remedy(
     "See whether a limit (`ulimit -v`, a batch system) or full memory stops the driver: cuInit reserves much address "
     "space of the computer, and no memory of the GPU.",
@@ -69,10 +74,6 @@ _HOST_MEMORY_REMEDY = Remedy(
 
 def list_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
     """Return the remedies for a cause, with the versions of the release that wrote the log if it is known."""
-    if cause is Cause.DRIVER_INIT_UNKNOWN and any(
-        "OUT_OF_MEMORY" in event.get("code") for event in context.log.list_events("cuinit")
-    ):
-        return (_HOST_MEMORY_REMEDY, _FIXED_REMEDIES[CommonRemedy.CHECK])
     result: list[Remedy] = []
     templates = cause.data.log_remedies
     for template in (templates,) if isinstance(templates, Remedy) else templates:
@@ -90,6 +91,10 @@ def _make_remedies(context: LogContext, kind: CommonRemedy) -> Sequence[Remedy]:
         return options[1:2] or options if kind is CommonRemedy.LIBRARY else options
     if kind is CommonRemedy.PROFILER:
         return (_COUNTERS_REMEDY if context.log.has("cupti-not-permitted") else _make_cupti_remedy(context),)
+    if kind is CommonRemedy.DRIVER_START:
+        codes = [event.get("code") for event in context.log.list_events("cuinit")]
+        lacks_memory = any("OUT_OF_MEMORY" in code for code in codes)
+        return (_HOST_MEMORY_REMEDY if lacks_memory else _LOAD_MODULE_REMEDY,)
     if kind is CommonRemedy.DRIVER:
         return _make_driver_remedies(context)
     if kind is CommonRemedy.HOST_DRIVER:
