@@ -27,31 +27,32 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor import parse as parse_package
 from tfdoctor.cli.parse import iter_leaves
 from tfdoctor.compat import Compat, DataError
-from tfdoctor.errors import UsageError
-from tfdoctor.examine.collect import run_probes
-from tfdoctor.lint import LintResult, LintTarget, lint_text
-from tfdoctor.lint.fixes import plan_edits
+from tfdoctor.core.edits import EditError, SourceText, apply_edits
+from tfdoctor.core.errors import UsageError
+from tfdoctor.core.privacy.redactor import Redactor
+from tfdoctor.core.text import clean, clean_line
+from tfdoctor.diagnosis.collect import run_probes
+from tfdoctor.diagnosis.report import diagnose
+from tfdoctor.extensions.lint.analysis import lint_text
+from tfdoctor.extensions.lint.fixes import plan_edits
+from tfdoctor.extensions.lint.models import LintResult, LintTarget
+from tfdoctor.extensions.lint.render import FORMATTERS
 from tfdoctor.logs.blocks import is_binary
 from tfdoctor.logs.report import diagnose_log
-from tfdoctor.parse.edits import EditError, SourceText, apply_edits
-from tfdoctor.parse.registry import PARSERS, detect_kind
-from tfdoctor.privacy.redactor import Redactor
+from tfdoctor.probes import parsers as parse_package
 from tfdoctor.probes.ldcache import ENTRY, EXTENSION_MAGIC, HEADER, MAGIC, parse_ldcache
+from tfdoctor.probes.parsers.registry import PARSERS, detect_kind
 from tfdoctor.probes.python import parse_build_info, parse_cuda_config, parse_version_header
-from tfdoctor.render.lint import FORMATTERS
 from tfdoctor.render.log import make_log_json, render_log
 from tfdoctor.render.log_markdown import make_log_markdown
 from tfdoctor.render.report import make_report_json, render_report
-from tfdoctor.report.diagnose import diagnose
-from tfdoctor.running.streams import CHUNK_BYTES, read_log
 from tfdoctor.system import RecordedSystem, archive, bundle
 from tfdoctor.system.elf import ElfError, read_elf
 from tfdoctor.system.payloads import parse_payload_output
 from tfdoctor.system.symbols import list_unresolved_symbols
-from tfdoctor.text import clean, clean_line
+from tfdoctor.verification.running.streams import CHUNK_BYTES, read_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -284,7 +285,7 @@ def run_lint(data: bytes) -> None:
 
 
 def list_lint_cases() -> Iterator[bytes]:
-    cases = runpy.run_path(str(TESTS / "lint" / "cases.py"))
+    cases = runpy.run_path(str(TESTS / "extensions" / "lint" / "cases.py"))
     texts = [*cases["PYTHON"].values(), *(text for _, _, text in cases["WITH_OPTIONS"].values())]
     texts = [textwrap.dedent(text) for text in texts]
     yield from encode_texts([*texts, cases["SHELL"], cases["DOCKERFILE"], cases["YAML"]])

@@ -15,13 +15,14 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.explain import Explanation, list_entries
+from tfdoctor.cli.explain import load_documentation
+from tfdoctor.diagnosis.explain import Explanation, list_entries
 from tfdoctor.logs.signatures import BENIGN_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tfdoctor.explain import RuleEntry
+    from tfdoctor.diagnosis.explain import RuleEntry
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "rules.md"
@@ -118,7 +119,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Write docs/rules.md, and words into docs/schemas.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where something is stale")
     check: bool = parser.parse_args().check
-    explanation = list_entries()
+    explanation = list_entries(load_documentation())
     cause_names = [entry.cause.value for entry in explanation.causes]
     contents = {PAGE: render_page(explanation)}
     for schema in sorted((DOCS / "schemas").glob("*.json")):

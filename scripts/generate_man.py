@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
-from tfdoctor.cli.main import COMMANDS, EXIT_STATUS_MEANINGS, main, make_command_group
+from tfdoctor.cli.commands import list_commands
+from tfdoctor.cli.main import EXIT_STATUS_MEANINGS, main, make_command_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,7 @@ def page() -> str:
         *_format_parameters(group),
         ".SH COMMANDS",
     ]
-    for name in COMMANDS:
+    for name in list_commands():
         command = group.commands[name]
         lines += [f".SS {_quote(' '.join(['tfdoctor', name, *_format_synopsis(command)]))}"]
         for number, paragraph in enumerate((command.help or "").split("\n\n")):
@@ -65,7 +66,7 @@ def _format_parameters(command: Any) -> Iterator[str]:
     """Yield the lines for each argument and option, with its help."""
     context = command.make_context(command.name, [], resilient_parsing=True)
     for param in command.get_params(context):
-        if param.name == "help" and context.command.name in COMMANDS:
+        if param.name == "help" and context.command.name in list_commands():
             continue
         text = param.help or ""
         if param.param_type_name == "argument":

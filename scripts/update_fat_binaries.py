@@ -25,12 +25,12 @@ import zipfile
 from typing import TYPE_CHECKING
 
 from checkout import ROOT
-from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.fat_binaries import load_fat_binaries
-from tfdoctor.simulate.kernels import READ_TIMEOUT_S
+from tfdoctor.core import versions
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.payloads import run_payload
+from tfdoctor.verification.simulate.kernels import READ_TIMEOUT_S
 from update_support.whole_wheels import download_wheel, find_newest_python, list_last_patches, select_releases
 
 if TYPE_CHECKING:

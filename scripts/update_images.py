@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkout import ROOT
 from tfdoctor.compat import Compat
-from tfdoctor.fit.images import list_fitting_tags
+from tfdoctor.prediction.fit.images import list_fitting_tags
 from update_support.manifests import ManifestError, Registry
 
 if TYPE_CHECKING:

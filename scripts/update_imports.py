@@ -33,9 +33,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from checkout import ROOT
-from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.locks import format_lock_name, format_tools_lock_name
+from tfdoctor.core import versions
 from update_support.trials import (
     LOCKS,
     TrialEnvironment,

@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checkout import ROOT
-from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.kernels import Types, load_kernels
+from tfdoctor.core import versions
 from update_support.by_release import format_spans
 from update_support.registered_kernels import group_by_operation
 from update_support.trials import find_python

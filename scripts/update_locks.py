@@ -47,10 +47,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from checkout import ROOT
-from tfdoctor import versions
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.locks import Lock, format_tools_lock_name, read_lock
 from tfdoctor.compat.wheels import CudaSet, read_sets
+from tfdoctor.core import versions
 from update_support.targets import Target, list_targets, make_filter
 
 if TYPE_CHECKING:

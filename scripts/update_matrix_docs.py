@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
 from tfdoctor.compat import Compat
-from tfdoctor.fit.matrix import MatrixGroup, MatrixQuery, group_rows, select_rows
-from tfdoctor.plan.release_sheet import format_python_ranges
+from tfdoctor.core import versions
+from tfdoctor.planning.release_sheet import format_python_ranges
+from tfdoctor.prediction.fit.matrix import MatrixGroup, MatrixQuery, group_rows, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

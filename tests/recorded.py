@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat import Compat
-from tfdoctor.examine.collect import run_probes
-from tfdoctor.report.diagnose import diagnose
+from tfdoctor.diagnosis.collect import run_probes
+from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import Facts
-    from tfdoctor.findings import Report
+    from tfdoctor.core.facts import Facts
+    from tfdoctor.core.findings import Report
 
 HOSTS = Path(__file__).with_name("hosts")
 FOLDERS = sorted(path.parent for path in HOSTS.glob("*/host.json"))

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from tfdoctor.advice.releases import list_companion_pins
 from tfdoctor.compat import Compat, Release
-from tfdoctor.findings import Severity
-from tfdoctor.parse.toml import loads
-from tfdoctor.plan.hypothetical_facts import SITE_PACKAGES, EnvironmentSketch, make_facts_from_sketch
-from tfdoctor.report.diagnose import diagnose
+from tfdoctor.core.findings import Severity
+from tfdoctor.core.toml import loads
+from tfdoctor.diagnosis.report import diagnose
+from tfdoctor.planning.hypothetical_facts import SITE_PACKAGES, EnvironmentSketch, make_facts_from_sketch
+from tfdoctor.remedies.releases import list_companion_pins
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPAT = Compat.load()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.parse.toml import loads
+from tfdoctor.core.toml import loads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tfdoctor.parse.registry import PARSERS
+from tfdoctor.probes.parsers.registry import PARSERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,7 +159,7 @@ def test_crash_of_a_probe_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: object, **__: object) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr("tfdoctor.examine.collect.driver.probe_smi", crash)
+    monkeypatch.setattr("tfdoctor.diagnosis.collect.driver.probe_smi", crash)
     with pytest.raises(targets.BrokenPromiseError, match="nvidia-smi crashed"):
         TARGETS["machine"].run(next(iter(TARGETS["machine"].seeds())))
 

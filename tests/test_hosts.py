@@ -13,15 +13,15 @@ import pytest
 
 from recorded import FOLDERS, HOSTS, load_facts, load_report
 from tfdoctor.compat import Compat
-from tfdoctor.facts import Absent, Unknown
-from tfdoctor.findings import OutcomeKind
-from tfdoctor.report.diagnose import diagnose
+from tfdoctor.core.facts import Absent, Unknown
+from tfdoctor.core.findings import OutcomeKind
+from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.rules import ALL_RULES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfdoctor.findings import Report
+    from tfdoctor.core.findings import Report
 
 HEALTHY = ("healthy-one-gpu", "healthy-two-gpus", "healthy-tf221", "wsl2-healthy", "mig-instance")
 HOST_RULE_PREFIXES = ("TFD1", "TFD4", "TFD6", "TFD7")

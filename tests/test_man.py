@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor import __version__
-from tfdoctor.cli.main import COMMANDS, EXIT_STATUS_MEANINGS, make_command_group
-from tfdoctor.errors import ExitCode
+from tfdoctor.cli.commands import list_commands
+from tfdoctor.cli.main import EXIT_STATUS_MEANINGS, make_command_group
+from tfdoctor.core.errors import ExitCode
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -58,7 +59,7 @@ def test_page_has_the_texts_of_help(command: tuple[str, ...]) -> None:
         pytest.skip(f"no {command[0]}")
     text = render_page(*command, str(PAGE)).replace("-", "").replace(" ", "")
     assert f"tfdoctor{__version__}" in text
-    for name, line in COMMANDS.items():
+    for name, line in list_commands().items():
         assert f"tfdoctor{name}[OPTIONS]" in text
         texts = [line]
         for param in make_command_group().commands[name].params:

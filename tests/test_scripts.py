@@ -207,7 +207,7 @@ def count_cases(cases: list[str]) -> dict[str, int]:
 
 def test_cases_option_limits_each_test() -> None:
     """CI uses --cases to run the tests on the other Pythons."""
-    file = "tests/environment/test_requirements.py"
+    file = "tests/environments/test_requirements.py"
     (all_cases, _), (selected, _) = collect_cases(file), collect_cases("--cases", "2", file)
     assert max(count_cases(all_cases).values()) > 2
     assert {name: min(2, count) for name, count in count_cases(all_cases).items()} == count_cases(selected)

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from tfdoctor.cli.explain import load_documentation
 from tfdoctor.compat import Compat
-from tfdoctor.explain import find_entries
-from tfdoctor.findings import Cause
-from tfdoctor.lint import LintTarget, lint_text
+from tfdoctor.core.findings import Cause
+from tfdoctor.diagnosis.explain import find_entries
+from tfdoctor.extensions.lint.analysis import lint_text
+from tfdoctor.extensions.lint.models import LintTarget
+from tfdoctor.logs.placement import Placement, evaluate_placement, read_placement
 from tfdoctor.logs.report import diagnose_log
-from tfdoctor.placement import Placement, evaluate_placement, read_placement
 
 SEEDS = Path(__file__).parents[2] / "shared" / "seeds"
 pytestmark = pytest.mark.skipif(not SEEDS.is_dir(), reason="the users' pages are not here")
@@ -76,7 +78,7 @@ def test_s8_late_setting_is_found(kind: str) -> None:
     line = re.findall(rf"^{kind} devices cannot be modified[^\n]+$", read_page("001"), re.MULTILINE)[0]
     report = diagnose_log([line.encode()], Compat.load(), "train.log")
     assert any("`tfdoctor lint` finds the line" in finding.explanation for finding in report.findings)
-    assert [rule.name for rule in find_entries(line).rules] == ["configured-too-late"]
+    assert [rule.name for rule in find_entries(line, load_documentation()).rules] == ["configured-too-late"]
 
 
 def test_s8_memory_limits_of_the_page_are_accepted() -> None:

@@ -23,7 +23,7 @@ WORDS: dict[str, str] = tomllib.loads((ROOT / "tests" / "words.toml").read_text(
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mkdocs.yml")
 SHOWN_KEYS = ("says", "text", "title", "remedy", "why", "note", "reason")
 """Keys of compat's tables whose texts are printed."""
-SHOWN_MODULES = ("rules/", "dockerfile/checks/")
+SHOWN_MODULES = ("rules/", "images/checks/")
 """Folders whose module docstrings are shown by `explain` and in docs/rules.md."""
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfdoctor.api.shapes import Check, Diagnosis, Recommendation
-from tfdoctor.errors import Error as Error
+from tfdoctor.core.errors import Error as Error
 
 __version__: str
 

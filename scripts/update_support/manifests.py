@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import requests
 
-from tfdoctor.engine.registry import (
+from tfdoctor.images.engine.registry import (
     INDEX_MEDIA_TYPES,
     MANIFEST_MEDIA_TYPES,
     RegistrySession,

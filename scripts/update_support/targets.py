@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
 
-from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.locks import choose_locked_package, format_lock_name
+from tfdoctor.core import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

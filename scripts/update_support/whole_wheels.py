@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor.core import versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -17,7 +17,7 @@ import tfdoctor
 from recorded import load_report
 from tfdoctor.api import notebook
 from tfdoctor.api.notebook import CheckResult, tfdoctor_magic
-from tfdoctor.environment.models import FixOffer
+from tfdoctor.environments.models import FixOffer
 from tfdoctor.render.notebook import COLOURS, make_report_html
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from render.test_html import LOG, log_page, make_hostile_page, make_page, verify
 from render.test_html_bench import bench_page
 from tfdoctor.cli.matrix import matrix
 from tfdoctor.compat import Compat
+from tfdoctor.core.privacy.redactor import Redactor
 from tfdoctor.logs.excerpt import make_excerpt
 from tfdoctor.logs.report import diagnose_log
-from tfdoctor.plan import Request, recommend
-from tfdoctor.plan.answer_table_builder import list_systems
-from tfdoctor.plan.arguments import add_machine_arguments, parse_gpu
-from tfdoctor.privacy.redactor import Redactor
+from tfdoctor.planning import Request, recommend
+from tfdoctor.planning.answer_table_builder import list_systems
+from tfdoctor.planning.arguments import add_machine_arguments, parse_gpu
 from tfdoctor.render.html.log import make_logs_html
 from tfdoctor.render.plan import make_recommendation_json
 

@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import tfdoctor.environment.install as core
+import tfdoctor.environments.install as core
 from tfdoctor.cli.startup import run
-from tfdoctor.environment import selection
+from tfdoctor.environments import selection
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.causes.steps import MakeLink
+    from tfdoctor.core.causes.steps import MakeLink
 
 THIS_FILE = Path(__file__)
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"

@@ -11,7 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tfdoctor.report.diff.flatten import AREAS
+from tfdoctor.diagnosis.diff.flatten import AREAS
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = ROOT / "tests" / "hosts"

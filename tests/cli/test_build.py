@@ -15,10 +15,10 @@ import pytest
 from cli.planner import Tfdoctor, is_clean, validate
 from tfdoctor.cli.build import choose_run_user
 from tfdoctor.compat import Compat
-from tfdoctor.environment import precheck
-from tfdoctor.environment.precheck import PrecheckResult
-from tfdoctor.fit import Host
-from tfdoctor.plan import Recipe, Request, recommend
+from tfdoctor.environments import precheck
+from tfdoctor.environments.precheck import PrecheckResult
+from tfdoctor.planning import Recipe, Request, recommend
+from tfdoctor.prediction.fit import Host
 from tfdoctor.render.build import make_build_json
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"

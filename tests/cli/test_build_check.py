@@ -20,18 +20,19 @@ from cli.dockerfile_cases import DockerfileCase
 from cli.dockerfile_cases_pip import PIP_CASES
 from cli.dockerfile_cases_stages import STAGE_CASES
 from tfdoctor.cli.build_check import MAX_FILE_BYTES, make_file_reader
+from tfdoctor.cli.explain import load_documentation
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile import checks
-from tfdoctor.dockerfile.analysis import check_dockerfile
-from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
-from tfdoctor.dockerfile.write import UserAdditions
-from tfdoctor.engine.image import render_context
-from tfdoctor.environment.precheck import PrecheckResult
-from tfdoctor.explain import DOCUMENTED_RULES, SECTION_HEADINGS, find_entries, make_rule_entry
-from tfdoctor.findings import Cause, OutcomeKind, Severity
-from tfdoctor.fit import Host
-from tfdoctor.plan import Method, Recipe, Request
-from tfdoctor.plan.arguments import make_plan
+from tfdoctor.core.findings import Cause, OutcomeKind, Severity
+from tfdoctor.diagnosis.explain import SECTION_HEADINGS, find_entries, make_rule_entry
+from tfdoctor.environments.precheck import PrecheckResult
+from tfdoctor.images import checks
+from tfdoctor.images.analysis import check_dockerfile
+from tfdoctor.images.checks import DOCKERFILE_RULES
+from tfdoctor.images.engine.image import render_context
+from tfdoctor.images.write import UserAdditions
+from tfdoctor.planning import Method, Recipe, Request
+from tfdoctor.planning.arguments import make_plan
+from tfdoctor.prediction.fit import Host
 from tfdoctor.render.dockerfile import make_dockerfile_json, render_dockerfile_report
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.base import Rule
@@ -40,9 +41,9 @@ from tfdoctor.rules.retired import RETIRED_RULES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.dockerfile.analysis import DockerfileReport
-    from tfdoctor.dockerfile.checks.base import DockerfileRule
-    from tfdoctor.findings import Outcome
+    from tfdoctor.core.findings import Outcome
+    from tfdoctor.images.analysis import DockerfileReport
+    from tfdoctor.images.checks.base import DockerfileRule
     from tfdoctor.rules.base import RuleContext
 
 CASES = (*MOST_CASES, *PIP_CASES, *STAGE_CASES)
@@ -101,7 +102,7 @@ def test_findings_have_evidence_and_errors_a_remedy(case: DockerfileCase) -> Non
     for finding in make_report(case.text, dict(case.files)).findings:
         assert finding.evidence
         assert all(evidence.line for evidence in finding.evidence)
-        assert finding.cause in next(r for r in DOCUMENTED_RULES if r.code == finding.code).causes
+        assert finding.cause in next(r for r in load_documentation().rules if r.code == finding.code).causes
         if finding.severity is Severity.ERROR:
             assert finding.remedies
 
@@ -171,14 +172,14 @@ def test_remedies_are_for_dockerfiles(case: DockerfileCase) -> None:
 @with_each_rule
 def test_dockerfile_rules_are_documented(rule: DockerfileRule) -> None:
     module = sys.modules[rule.check.__module__]
-    assert module.__name__ == f"tfdoctor.dockerfile.checks.{rule.name.replace('-', '_')}"
+    assert module.__name__ == f"tfdoctor.images.checks.{rule.name.replace('-', '_')}"
     assert module.RULE is rule
     assert re.fullmatch(r"TFD5\d\d", rule.code)
     assert [section.heading for section in make_rule_entry(rule).sections] == list(SECTION_HEADINGS)
     headings = re.findall(r"^(\S[^\n]*)\n(-+)$", module.__doc__ or "", re.MULTILINE)
     assert all(len(heading) == len(line) for heading, line in headings)
     assert all(len(section.text) > 20 for section in make_rule_entry(rule).sections)
-    assert [entry.code for entry in find_entries(rule.code).rules] == [rule.code]
+    assert [entry.code for entry in find_entries(rule.code, load_documentation()).rules] == [rule.code]
 
 
 def test_codes_and_names_are_unique() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.planner import Tfdoctor, is_clean, validate
-from tfdoctor.dockerfile.read.compose import (
+from tfdoctor.images.read.compose import (
     ContainerStart,
     StartFileError,
     is_compose_file,

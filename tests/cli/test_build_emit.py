@@ -16,8 +16,8 @@ import yaml
 
 from cli.planner import Tfdoctor
 from tfdoctor.cli import build_emit
-from tfdoctor.dockerfile.folder import FILE_DESCRIPTIONS
-from tfdoctor.engine import EngineError, RegistryReply
+from tfdoctor.images.engine import EngineError, RegistryReply
+from tfdoctor.images.folder import FILE_DESCRIPTIONS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -465,7 +465,7 @@ def test_pin_names_the_base_by_its_digest(tfdoctor: Tfdoctor, monkeypatch: pytes
         RegistryReply("x", "there", None, ""),
         RegistryReply("x", "unreachable", None, "the registry x does not answer: no network"),
     ]
-    monkeypatch.setattr("tfdoctor.engine.query_registry", lambda *_, **__: answers.pop(0))
+    monkeypatch.setattr("tfdoctor.images.engine.query_registry", lambda *_, **__: answers.pop(0))
     text = tfdoctor(*BUILD_215, "--pin", "--print").out
     assert f"\nFROM python:3.11-slim-bookworm@{DIGEST}\n" in text
     assert f'org.opencontainers.image.base.digest="{DIGEST}"' in text
@@ -480,7 +480,7 @@ def test_uninspected_base_is_reported(tfdoctor: Tfdoctor, monkeypatch: pytest.Mo
     def raise_engine_error() -> None:
         raise EngineError("no container engine answers.", hint="")
 
-    monkeypatch.setattr("tfdoctor.engine.connect", raise_engine_error)
+    monkeypatch.setattr("tfdoctor.images.engine.connect", raise_engine_error)
     result = tfdoctor(*BUILD_215, "--base", "debian:bookworm", "--print")
     assert result.status == 0
     assert "Note: debian:bookworm was not looked into" in result.err

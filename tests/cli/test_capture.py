@@ -19,7 +19,7 @@ import pytest
 
 from tfdoctor.cli.capture import capture, record_system
 from tfdoctor.compat import Compat
-from tfdoctor.errors import UsageError
+from tfdoctor.core.errors import UsageError
 from tfdoctor.system import RecordedSystem, archive
 
 ROOT = Path(__file__).parents[2]

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.cli import completion_values
+from tfdoctor.cli.commands import list_commands
 from tfdoctor.cli.completion import FILES_MARKER, SCRIPT_BY_SHELL, Shell, list_completions
-from tfdoctor.cli.main import COMMANDS, make_command_group
+from tfdoctor.cli.main import make_command_group
 from tfdoctor.compat import Compat
-from tfdoctor.findings import Cause
-from tfdoctor.plan.arguments import parse_gpu
+from tfdoctor.core.findings import Cause
+from tfdoctor.planning.arguments import parse_gpu
 from tfdoctor.rules import ALL_RULES
 
 if TYPE_CHECKING:
@@ -35,14 +36,14 @@ def complete_line(line: str) -> list[str]:
 
 
 def test_command_names_are_completed() -> None:
-    assert complete_line("") == list(COMMANDS)
+    assert complete_line("") == list(list_commands())
     assert complete_line("re") == complete_line("help re") == ["recommend", "report"]
-    assert list_completions(["che"]) == [("check", COMMANDS["check"])]
+    assert list_completions(["che"]) == [("check", list_commands()["check"])]
     assert complete_line("--v") == ["--version"]
     assert complete_line("nonsense ") == []
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", list_commands())
 def test_every_option_is_completed(name: str) -> None:
     options = {
         word
@@ -244,7 +245,7 @@ def test_shell_completes(shell: str, line: str, called: list[str], shell_folder:
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ("chec", [f"check\t{COMMANDS['check']}"]),
+        ("chec", [f"check\t{list_commands()['check']}"]),
         ("check --fail-on nev", ["never"]),
         ("check --fail-on=nev", ["--fail-on=never"]),
         ("check --facts bun", ["bundle of mine/"]),

@@ -18,7 +18,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
 from tfdoctor.logs.signatures import BENIGN_CODES
 
 SCHEMA: dict[str, Any] = json.loads(

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tfdoctor.cli.explain import load_documentation
 from tfdoctor.cli.fix import resolve_codes
 from tfdoctor.cli.startup import run
-from tfdoctor.errors import UsageError
-from tfdoctor.explain import DOCUMENTED_RULES, Explanation, find_entries, list_entries
-from tfdoctor.findings import Cause
+from tfdoctor.core.errors import UsageError
+from tfdoctor.core.findings import Cause
+from tfdoctor.diagnosis.explain import Explanation, find_entries, list_entries
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.render.explain import make_explanation_json, render_explanation
 from tfdoctor.rules.retired import RetiredRule, find_current_codes
@@ -26,7 +27,7 @@ from tfdoctor.rules.retired import RetiredRule, find_current_codes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-QUERIES = [rule.code for rule in DOCUMENTED_RULES] + [cause.value for cause in Cause]
+QUERIES = [rule.code for rule in load_documentation().rules] + [cause.value for cause in Cause]
 
 
 def tfdoctor(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
@@ -42,8 +43,8 @@ def codes(entries: Sequence[Any]) -> list[str]:
 
 
 def test_catalogue_has_every_rule_and_cause_once() -> None:
-    everything = list_entries()
-    assert codes(everything.rules) == sorted(rule.code for rule in DOCUMENTED_RULES)
+    everything = list_entries(load_documentation())
+    assert codes(everything.rules) == sorted(rule.code for rule in load_documentation().rules)
     assert [entry.cause for entry in everything.causes] == list(Cause)
     assert all(section.text for rule in everything.rules for section in rule.sections)
 
@@ -60,7 +61,7 @@ def test_every_cause_has_a_meaning() -> None:
 @pytest.mark.few(50)
 def test_every_page_has_a_next_command(query: str) -> None:
     for whole in (False, True):
-        text = render_explanation(find_entries(query), complete=whole)
+        text = render_explanation(find_entries(query, load_documentation()), complete=whole)
         assert re.search(r"^(What to type here: |    )\S", text, re.MULTILINE), text
     assert ("tfdoctor build --check Dockerfile" in text) == query.startswith("TFD5")
 
@@ -76,21 +77,23 @@ MESSAGES = sorted(
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda one: one[0][:40] if isinstance(one, tuple) else "")
 def test_every_known_message_has_a_page(message: tuple[str, tuple[Cause, ...], str | None]) -> None:
     line, causes, benign = message
-    explanation = find_entries(line)
+    explanation = find_entries(line, load_documentation())
     assert explanation.rules or explanation.causes
     assert benign or causes
 
 
-@pytest.mark.parametrize("cause", [cause for cause in Cause if not find_entries(cause.value).rules])
+@pytest.mark.parametrize(
+    "cause", [cause for cause in Cause if not find_entries(cause.value, load_documentation()).rules]
+)
 def test_commands_can_be_copied(cause: Cause) -> None:
     """Continue a long command on the next line as a shell does, and break no quoted string."""
     commands = [
         line
-        for entry in find_entries(cause.value).causes
+        for entry in find_entries(cause.value, load_documentation()).causes
         for remedy in entry.remedies
         for line in remedy.commands
     ]
-    text = render_explanation(find_entries(cause.value), width=60)
+    text = render_explanation(find_entries(cause.value, load_documentation()), width=60)
     lines = [" ".join(line.split()) for line in text.replace("\\\n", "").splitlines()]
     for command in commands:
         assert " ".join(command.split()) in lines, text
@@ -98,29 +101,29 @@ def test_commands_can_be_copied(cause: Cause) -> None:
 
 @pytest.mark.parametrize("query", ["TFD203", "tfd203", "203", " 203 "])
 def test_code_finds_the_rule(query: str) -> None:
-    explanation = find_entries(query)
+    explanation = find_entries(query, load_documentation())
     assert codes(explanation.rules) == ["TFD203"]
     assert [entry.cause for entry in explanation.causes] == [Cause.LIBS_NOT_ON_PATH]
 
 
 @pytest.mark.parametrize("query", ["libs-not-on-path", "libs_not_on_path", "LIBS-NOT-ON-PATH"])
 def test_name_of_a_rule_and_a_cause_gives_the_rule(query: str) -> None:
-    assert codes(find_entries(query).rules) == ["TFD203"]
+    assert codes(find_entries(query, load_documentation()).rules) == ["TFD203"]
 
 
 def test_cause_lists_all_its_rules() -> None:
-    explanation = find_entries("inconclusive")
+    explanation = find_entries("inconclusive", load_documentation())
     assert [entry.cause for entry in explanation.causes] == [Cause.INCONCLUSIVE]
     expected = [
         rule.code
-        for rule in DOCUMENTED_RULES
+        for rule in load_documentation().rules
         if Cause.INCONCLUSIVE in rule.causes and rule.causes != tuple(Cause)
     ]
     assert sorted(codes(explanation.rules) + codes(explanation.related_rules)) == sorted(expected)
 
 
 def test_cause_without_a_rule() -> None:
-    explanation = find_entries("libs-unlisted")
+    explanation = find_entries("libs-unlisted", load_documentation())
     assert not explanation.rules
     assert "does not say which" in render_explanation(explanation, width=200)
 
@@ -143,7 +146,7 @@ def test_cause_without_a_rule() -> None:
     ],
 )
 def test_message_finds_its_page(words: str, code: str) -> None:
-    explanation = find_entries(words)
+    explanation = find_entries(words, load_documentation())
     found_codes = codes(explanation.rules) or [entry.cause.data.finding_code for entry in explanation.causes]
     assert found_codes[0] == code
     assert explanation.query == words
@@ -157,7 +160,7 @@ def test_query_needs_no_quotes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 @pytest.mark.parametrize("cause", list(Cause), ids=lambda cause: cause.value)
 def test_every_page_has_a_remedy(cause: Cause) -> None:
     for query in (cause.value, cause.data.finding_code):
-        text = render_explanation(find_entries(query), width=200)
+        text = render_explanation(find_entries(query, load_documentation()), width=200)
         _, heading, remedy = text.partition("What to do\n")
         assert heading
         assert remedy.strip()
@@ -174,7 +177,7 @@ def test_every_page_has_a_remedy(cause: Cause) -> None:
 )
 def test_unknown_query_suggests_similar_names(query: str, near: str) -> None:
     with pytest.raises(UsageError) as error:
-        find_entries(query)
+        find_entries(query, load_documentation())
     assert near in error.value.hint
     assert query in error.value.message
 
@@ -182,14 +185,17 @@ def test_unknown_query_suggests_similar_names(query: str, near: str) -> None:
 @pytest.mark.parametrize("query", ["", "999", "x", "\x1b[31m", "é" * 500, "../../etc/passwd"])
 def test_nonsense_is_refused(query: str) -> None:
     with pytest.raises(UsageError) as error:
-        find_entries(query)
+        find_entries(query, load_documentation())
     assert "lists every code" in error.value.hint
     assert len(error.value.message) < 400
 
 
 @cache
 def list_explanations() -> tuple[Explanation, ...]:
-    return (list_entries(), *(find_entries(query) for query in QUERIES))
+    return (
+        list_entries(load_documentation()),
+        *(find_entries(query, load_documentation()) for query in QUERIES),
+    )
 
 
 @pytest.mark.few(3)
@@ -208,7 +214,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 def test_colour_changes_nothing_but_colour() -> None:
     import re
 
-    explanation = find_entries("TFD101")
+    explanation = find_entries("TFD101", load_documentation())
     coloured = render_explanation(explanation, colour=True)
     assert "\x1b[1m" in coloured
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render_explanation(explanation)
@@ -310,7 +316,7 @@ def test_retired_codes_lead_to_their_successors() -> None:
 
 @pytest.mark.parametrize("query", ["TFD298", "298", "old-paths"])
 def test_page_of_a_retired_code_names_its_successors(query: str) -> None:
-    explanation = find_entries(query, retired=RETIRED_RULES)
+    explanation = find_entries(query, load_documentation(), retired=RETIRED_RULES)
     assert codes(explanation.rules) == ["TFD201", "TFD203"]
     assert explanation.retired_rule is RETIRED_RULES[0]
     text = " ".join(render_explanation(explanation).split())
@@ -323,7 +329,7 @@ def test_page_of_a_retired_code_names_its_successors(query: str) -> None:
 
 
 def test_retired_code_without_successor() -> None:
-    explanation = find_entries("TFD699", retired=RETIRED_RULES)
+    explanation = find_entries("TFD699", load_documentation(), retired=RETIRED_RULES)
     assert explanation.rules == explanation.causes == explanation.related_rules == ()
     text = " ".join(render_explanation(explanation).split())
     assert "There is no CUDA for Solaris. Nothing reports it now." in text
@@ -340,13 +346,13 @@ def test_fix_replaces_retired_codes() -> None:
 
 def test_current_name_has_precedence_over_a_retired_one() -> None:
     same_name = (replace(RETIRED_RULES[0], name="libs-not-on-path"),)
-    assert codes(find_entries("TFD203", retired=same_name).rules) == ["TFD203"]
-    assert find_entries("TFD203", retired=same_name).retired_rule is None
+    assert codes(find_entries("TFD203", load_documentation(), retired=same_name).rules) == ["TFD203"]
+    assert find_entries("TFD203", load_documentation(), retired=same_name).retired_rule is None
 
 
 @pytest.mark.parametrize("asked", ["memory", "TFD826", "why does tensorflow take all of the gpu memory"])
 def test_question_about_memory_finds_the_page(asked: str) -> None:
-    page = render_explanation(find_entries(asked), complete=False)
+    page = render_explanation(find_entries(asked, load_documentation()), complete=False)
     assert "takes nearly all free memory" in page
     assert "    export TF_FORCE_GPU_ALLOW_GROWTH=true\n" in page
 

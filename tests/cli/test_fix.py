@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from environment.fake import SCHEMA, Fake, difference, make, needs_compiler
-from tfdoctor.environment.models import FixStatus
-from tfdoctor.findings import Cause
+from environments.fake import SCHEMA, Fake, difference, make, needs_compiler
+from tfdoctor.core.findings import Cause
+from tfdoctor.environments.models import FixStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

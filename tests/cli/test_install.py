@@ -33,13 +33,13 @@ from cli.planner import Tfdoctor, is_clean, validate
 from processes import find_processes_by_word
 from render.screens import lines_at
 from tfdoctor.compat import Compat
-from tfdoctor.environment import selection
-from tfdoctor.environment.interpreters import Interpreter
-from tfdoctor.environment.smoke_test import is_intact
-from tfdoctor.examine.collect import run_probes
+from tfdoctor.diagnosis.collect import run_probes
+from tfdoctor.diagnosis.report import diagnose
+from tfdoctor.environments import selection
+from tfdoctor.environments.interpreters import Interpreter
+from tfdoctor.environments.smoke_test import is_intact
 from tfdoctor.probes import machine as machine_probe
 from tfdoctor.render.install import render_installation
-from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import LiveSystem, RecordedSystem
 
 pytestmark = pytest.mark.skipif(not HAS_WHEELS, reason="no wheel of TensorFlow for this Python")

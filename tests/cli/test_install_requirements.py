@@ -24,8 +24,8 @@ from cli.installing import (
 )
 from cli.planner import Tfdoctor, validate
 from tfdoctor.cli import install as command
-from tfdoctor.environment.install import InstallRequest, list_locked_lines
-from tfdoctor.environment.resolution import ResolvedPackages
+from tfdoctor.environments.install import InstallRequest, list_locked_lines
+from tfdoctor.environments.resolution import ResolvedPackages
 
 if TYPE_CHECKING:
     from pathlib import Path

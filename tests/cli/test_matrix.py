@@ -14,13 +14,13 @@ import pytest
 
 from tfdoctor.cli.startup import run
 from tfdoctor.compat import Compat
-from tfdoctor.fit.matrix import MatrixQuery, select_rows
-from tfdoctor.plan.release_sheet import (
+from tfdoctor.planning.release_sheet import (
     describe_conditions,
     format_python_ranges,
     get_problem_code,
     make_sheet,
 )
+from tfdoctor.prediction.fit.matrix import MatrixQuery, select_rows
 from tfdoctor.render.matrix import (
     render_gpus,
     render_markdown_rows,

@@ -15,10 +15,10 @@ import pytest
 from cli.planner import Tfdoctor, is_clean, validate
 from tfdoctor.cli.machine import select_host
 from tfdoctor.compat import Compat
-from tfdoctor.findings import Cause
-from tfdoctor.fit import Host, HostGpu
-from tfdoctor.plan import Recipe, Request, recommend
-from tfdoctor.plan.arguments import make_plan
+from tfdoctor.core.findings import Cause
+from tfdoctor.planning import Recipe, Request, recommend
+from tfdoctor.planning.arguments import make_plan
+from tfdoctor.prediction.fit import Host, HostGpu
 from tfdoctor.render.paragraphs import Page
 from tfdoctor.render.plan import format_bytes, print_option, render_recommendation
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from tfdoctor.cli.capture import record_system
 from tfdoctor.cli.report import report
 from tfdoctor.compat import Compat
-from tfdoctor.errors import UsageError
-from tfdoctor.examine.collect import run_probes
-from tfdoctor.findings import Evidence, Report
+from tfdoctor.core.errors import UsageError
+from tfdoctor.core.findings import Evidence, Report
+from tfdoctor.diagnosis.collect import run_probes
+from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.render.markdown import escape_prose, fence_lines, format_code_span
 from tfdoctor.render.report_markdown import MAX_COMMENT_CHARS, make_report_markdown
-from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
 HOSTS = Path(__file__).parents[1] / "hosts"

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.running import log_worker as running
-from tfdoctor.running.launch import make_loader_environment
-from tfdoctor.running.log_worker import MAX_QUEUED_BYTES, LogWorker
-from tfdoctor.running.passthrough import hold_signals
+from tfdoctor.verification.running import log_worker as running
+from tfdoctor.verification.running.launch import make_loader_environment
+from tfdoctor.verification.running.log_worker import MAX_QUEUED_BYTES, LogWorker
+from tfdoctor.verification.running.passthrough import hold_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

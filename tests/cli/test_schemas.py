@@ -13,14 +13,14 @@ import pytest
 
 from recorded import load_report
 from tfdoctor.compat import Compat
-from tfdoctor.examine.collect import run_probes
-from tfdoctor.findings import Cause, OutcomeKind, Stage, Verification
+from tfdoctor.core.findings import Cause, OutcomeKind, Stage, Verification
+from tfdoctor.diagnosis.collect import run_probes
+from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.render.report import make_report_json
 from tfdoctor.render.verify import make_verification_json
-from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.system import RecordedSystem
-from tfdoctor.verify.stages import STAGES
+from tfdoctor.verification.stages import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = ROOT / "docs" / "schemas"

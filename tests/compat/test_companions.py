@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor import versions
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.folder import data_dir
+from tfdoctor.core import versions
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tfdoctor import versions
 from tfdoctor.compat import Compat, Release, decode, split_soname
 from tfdoctor.compat.folder import data_dir
-from tfdoctor.records import dataclass
+from tfdoctor.core import versions
+from tfdoctor.core.records import dataclass
 
 COMPAT = Compat.load()
 GPU_RELEASES = [row for row in COMPAT.releases if row.gpu]

@@ -18,7 +18,7 @@ import tfdoctor.compat
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.decode import decode
 from tfdoctor.compat.folder import data_dir
-from tfdoctor.records import dataclass
+from tfdoctor.core.records import dataclass
 
 READERS: dict[str, Callable[[Compat], Any]] = {
     "cuda.toml": lambda compat: compat.cuda_releases,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tfdoctor import versions
 from tfdoctor.compat import Compat, decode
+from tfdoctor.core import versions
 
 COMPAT = Compat.load()
 LOAD_BUDGET_S = 0.015

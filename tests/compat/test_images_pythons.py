@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tfdoctor import versions
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.folder import data_dir
+from tfdoctor.core import versions
 
 COMPAT = Compat.load()
 IMAGES = COMPAT.images

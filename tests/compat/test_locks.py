@@ -10,11 +10,11 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.decode import DataError
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.compat.locks import Lock, choose_locked_package, format_lock_name, read_lock
+from tfdoctor.core import versions
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,9 +19,9 @@ import requests
 
 from tfdoctor.compat import Compat
 from tfdoctor.compat.folder import data_dir
-from tfdoctor.fit import Host
-from tfdoctor.plan import BaseImage, Method, Option, Recipe, Request, recommend
-from tfdoctor.plan.bases import add_image_sizes
+from tfdoctor.planning import BaseImage, Method, Option, Recipe, Request, recommend
+from tfdoctor.planning.bases import add_image_sizes
+from tfdoctor.prediction.fit import Host
 from tfdoctor.render.paragraphs import Page
 from tfdoctor.render.plan import print_option
 

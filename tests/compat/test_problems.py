@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfdoctor import versions
 from tfdoctor.compat import Compat, capability_matches
+from tfdoctor.core import versions
 
 COMPAT = Compat.load()
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tfdoctor import versions
 from tfdoctor.compat import Compat, decode, split_soname
+from tfdoctor.core import versions
 
 COMPAT = Compat.load()
 RUNS: dict[str, dict[str, Any]] = json.loads(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdoctor import versions
 from tfdoctor.compat import Compat, UnknownReleaseError
+from tfdoctor.core import versions
 
 COMPAT = Compat.load()
 

@@ -10,10 +10,10 @@ from typing import get_args
 import pytest
 
 import tfdoctor
-from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.decode import DataError
 from tfdoctor.compat.traits import TraitName, load_traits
+from tfdoctor.core import versions
 
 COMPAT = Compat.load()
 FINAL_RELEASES = [row for row in COMPAT.releases if not row.is_prerelease]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 from packaging.requirements import Requirement
 
-from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.decode import DataError
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.compat.wheels import CudaSet, read_sets
+from tfdoctor.core import versions
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fleet.made import answer
-from tfdoctor.cluster import evaluate_cluster, merge_clusters, parse_cluster
-from tfdoctor.fleet.results import UnusableResultError, parse_result
-from tfdoctor.lint import LintTarget, lint_text
-from tfdoctor.lint.settings import SettingsError, parse_settings
-from tfdoctor.render.cluster import make_cluster_json, render_cluster
+from extensions.fleet.made import answer
+from tfdoctor.extensions.cluster.analysis import evaluate_cluster
+from tfdoctor.extensions.cluster.merge import merge_clusters
+from tfdoctor.extensions.cluster.reader import parse_cluster
+from tfdoctor.extensions.cluster.render import make_cluster_json, render_cluster
+from tfdoctor.extensions.fleet.results import UnusableResultError, parse_result
+from tfdoctor.extensions.lint.analysis import lint_text
+from tfdoctor.extensions.lint.models import LintTarget
+from tfdoctor.extensions.lint.settings import SettingsError, parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

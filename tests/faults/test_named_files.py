@@ -17,7 +17,7 @@ import pytest
 from cli.planner import Tfdoctor
 from faults.harness import HEALTHY, run_in_shell
 from tfdoctor.cli.main import _Commands
-from tfdoctor.errors import Error, UsageError
+from tfdoctor.core.errors import Error, UsageError
 from tfdoctor.system.writing import write_file
 
 if TYPE_CHECKING:

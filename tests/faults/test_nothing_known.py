@@ -11,10 +11,10 @@ import pytest
 from faults.harness import HOSTS
 from tfdoctor.cli.check import choose_exit_status
 from tfdoctor.compat import Compat
-from tfdoctor.examine.collect import run_probes
-from tfdoctor.facts import Absent, Facts, Unknown
-from tfdoctor.findings import Observation, Report
-from tfdoctor.report.diagnose import diagnose
+from tfdoctor.core.facts import Absent, Facts, Unknown
+from tfdoctor.core.findings import Observation, Report
+from tfdoctor.diagnosis.collect import run_probes
+from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.system import RecordedSystem
 
 NO_ANSWER = Unknown("it did not answer within 8 s", "the target Python")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from faults.harness import is_alive, start_tfdoctor, wait_for
-from tfdoctor.running import log_worker as running
-from tfdoctor.running.log_worker import MAX_QUEUED_BYTES, LogWorker
-from tfdoctor.running.passthrough import hold_signals
+from tfdoctor.verification.running import log_worker as running
+from tfdoctor.verification.running.log_worker import MAX_QUEUED_BYTES, LogWorker
+from tfdoctor.verification.running.passthrough import hold_signals
 
 FAILURE_LOG = (
     "2026-01-01 00:00:00.000000: W tensorflow/core/common_runtime/gpu/gpu_device.cc:2344] Cannot dlopen some GPU "

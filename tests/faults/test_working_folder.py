@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from environment.fake import Fake, make, needs_compiler
+from environments.fake import Fake, make, needs_compiler
 from tfdoctor.cli.main import _Commands
 from tfdoctor.system.children import drop_working_folder
 

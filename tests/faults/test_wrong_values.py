@@ -11,12 +11,12 @@ import pytest
 
 from cli.planner import Tfdoctor
 from faults.harness import HOSTS
-from tfdoctor import versions
 from tfdoctor.compat import Compat
-from tfdoctor.examine.collect import run_probes
-from tfdoctor.report.diagnose import diagnose
-from tfdoctor.running.launch import make_loader_environment
+from tfdoctor.core import versions
+from tfdoctor.diagnosis.collect import run_probes
+from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.system import RecordedSystem
+from tfdoctor.verification.running.launch import make_loader_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

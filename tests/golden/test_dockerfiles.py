@@ -17,13 +17,12 @@ import pytest
 
 import tfdoctor
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.write import BuildContext, UserAdditions, validate_index, validate_reference
-from tfdoctor.engine.building import make_context_archive
-from tfdoctor.engine.image import render_context, with_mirror
-from tfdoctor.environment.requirements import parse_packages
-from tfdoctor.errors import UsageError
-from tfdoctor.fit import Host
-from tfdoctor.plan import (
+from tfdoctor.core.errors import UsageError
+from tfdoctor.environments.requirements import parse_packages
+from tfdoctor.images.engine.building import make_context_archive
+from tfdoctor.images.engine.image import render_context, with_mirror
+from tfdoctor.images.write import BuildContext, UserAdditions, validate_index, validate_reference
+from tfdoctor.planning import (
     BaseImage,
     Method,
     Option,
@@ -31,6 +30,7 @@ from tfdoctor.plan import (
     Request,
     recommend,
 )
+from tfdoctor.prediction.fit import Host
 
 HERE = Path(__file__).parent
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"

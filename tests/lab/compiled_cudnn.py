@@ -26,8 +26,8 @@ if __package__ in (None, ""):  # run as a script
 
 from lab.environments import find_python
 from lab.softgpu import build_libraries
-from tfdoctor import versions
 from tfdoctor.compat.tables import Compat
+from tfdoctor.core import versions
 
 if TYPE_CHECKING:
     from tfdoctor.compat.releases import Release

@@ -15,7 +15,7 @@ import pytest
 
 from lab import environments, standins
 from lab.engine import run_podman
-from tfdoctor.engine import BuildRequest, build, connect
+from tfdoctor.images.engine import BuildRequest, build, connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

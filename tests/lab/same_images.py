@@ -9,7 +9,7 @@ import tarfile
 from typing import TYPE_CHECKING
 
 from lab.images import CERTIFICATES, make, tfdoctor
-from tfdoctor.engine import connect
+from tfdoctor.images.engine import connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

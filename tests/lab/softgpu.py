@@ -10,8 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat.tables import Compat
-from tfdoctor.simulate.compute_libraries import Compilers, LibrarySet, build_compute_libraries, make_defines
-from tfdoctor.simulate.sources import COMPUTE_SOURCES, PTX_SOURCES, SOURCES
+from tfdoctor.verification.simulate.compute_libraries import (
+    Compilers,
+    LibrarySet,
+    build_compute_libraries,
+    make_defines,
+)
+from tfdoctor.verification.simulate.sources import COMPUTE_SOURCES, PTX_SOURCES, SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.simulate.sources import SOURCES
+from tfdoctor.verification.simulate.sources import SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -20,7 +20,7 @@ from lab.broken import BROKEN, Broken
 from lab.broken_env import BASES, Unavailable
 from lab.mending import Bases, Trial, attempt, fix_without_network, interrupt_fix
 from lab.restoring import Snapshot, list_tree
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
 from tfdoctor.rules import ALL_RULES
 
 if TYPE_CHECKING:

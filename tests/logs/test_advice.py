@@ -6,13 +6,13 @@ import shlex
 
 import pytest
 
-from tfdoctor.advice.engine import list_configure_commands, make_toolkit_remedy
 from tfdoctor.cli.machine import select_host
 from tfdoctor.compat import Compat
-from tfdoctor.findings import Cause
-from tfdoctor.fit import Host
+from tfdoctor.core.findings import Cause
 from tfdoctor.logs.report import LogReport, diagnose_log
-from tfdoctor.plan import Method, Request, recommend
+from tfdoctor.planning import Method, Request, recommend
+from tfdoctor.prediction.fit import Host
+from tfdoctor.remedies.engine import list_configure_commands, make_toolkit_remedy
 
 COMPAT = Compat.load()
 MINORS = sorted({release.minor for release in COMPAT.releases if release.gpu and not release.is_prerelease})

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
 from tfdoctor.logs.processes import find_label
 from tfdoctor.logs.report import LogReport, diagnose_log
 from tfdoctor.render.log import make_log_json, render_log

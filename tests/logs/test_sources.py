@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tfdoctor.causes.codes import RELEASE
 from tfdoctor.compat import Compat
-from tfdoctor.findings import Cause
+from tfdoctor.core.causes.codes import RELEASE
+from tfdoctor.core.findings import Cause
 from tfdoctor.logs.report import LogReport, diagnose_log
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import tfdoctor.logs
-from tfdoctor.causes.codes import MISLEADING
 from tfdoctor.compat import Compat
-from tfdoctor.findings import Cause, Severity
+from tfdoctor.core.causes.codes import MISLEADING
+from tfdoctor.core.findings import Cause, Severity
 from tfdoctor.logs.report import LogReport, diagnose_log
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.rules import ALL_RULES

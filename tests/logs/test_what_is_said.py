@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
 from tfdoctor.logs.report import LogReport, diagnose_log
 
 COMPAT = Compat.load()

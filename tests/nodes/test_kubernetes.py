@@ -16,7 +16,7 @@ import yaml
 
 from nodes.kubernetes_api import Cluster, serve
 from nodes.machines import node
-from tfdoctor.fleet.nodes.zipapp import build_zipapp
+from tfdoctor.extensions.fleet.nodes.zipapp import build_zipapp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def start_process(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
     command = ["fleet", "run", str(tmp_path / "out"), "--kubernetes", "gpu", "--image", IMAGE, *arguments]
     # The grace period is for pulling images; here it would only delay the test.
-    script = "import runpy, tfdoctor.fleet.nodes.kubernetes as k; k.GRACE_S = 8; "
+    script = "import runpy, tfdoctor.extensions.fleet.nodes.kubernetes as k; k.GRACE_S = 8; "
     script += "runpy.run_module('tfdoctor', run_name='__main__')"
     return subprocess.Popen(
         [sys.executable, "-c", script, *command],
@@ -156,8 +156,8 @@ def test_manifest_requests_no_extra_privileges() -> None:
 def test_manifest_matches_the_schemas(tmp_path: Path, version: str) -> None:
     """The schemas of an old and of the newest Kubernetes refuse unknown fields."""
     validator = pytest.importorskip("kubernetes_validate")
-    from tfdoctor.fleet.nodes import NodeJob
-    from tfdoctor.fleet.nodes.manifests import make_config_maps, make_node_job
+    from tfdoctor.extensions.fleet.nodes import NodeJob
+    from tfdoctor.extensions.fleet.nodes.manifests import make_config_maps, make_node_job
 
     job = NodeJob(tmp_path, ("check", "--json"))
     manifests = [
@@ -177,8 +177,8 @@ def test_invalid_image_name_is_refused(words: list[str]) -> None:
 def test_manifest_matches_the_client_models(tmp_path: Path) -> None:
     """The client's models accept all fields and lose none."""
     client = pytest.importorskip("kubernetes.client")
-    from tfdoctor.fleet.nodes import NodeJob
-    from tfdoctor.fleet.nodes.manifests import make_daemon_set, make_node_job
+    from tfdoctor.extensions.fleet.nodes import NodeJob
+    from tfdoctor.extensions.fleet.nodes.manifests import make_daemon_set, make_node_job
 
     job = NodeJob(tmp_path, ("check", "--json"))
     api = client.ApiClient()

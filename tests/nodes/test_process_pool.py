@@ -14,9 +14,9 @@ import pytest
 
 from nodes.machines import make_fake_launchers
 from processes import wait_for_processes
-from tfdoctor.errors import Error, UsageError
-from tfdoctor.fleet.nodes.slurm import SlurmEngine
-from tfdoctor.fleet.nodes.ssh import parse_host_names
+from tfdoctor.core.errors import Error, UsageError
+from tfdoctor.extensions.fleet.nodes.slurm import SlurmEngine
+from tfdoctor.extensions.fleet.nodes.ssh import parse_host_names
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,8 +19,8 @@ import pytest
 from nodes.machines import node, start_process, write_script
 from nodes.real_sshd import list_missing_programs, sshd
 from processes import find_processes_of
-from tfdoctor.fleet.nodes import NodeJob
-from tfdoctor.fleet.nodes.ssh import make_command
+from tfdoctor.extensions.fleet.nodes import NodeJob
+from tfdoctor.extensions.fleet.nodes.ssh import make_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

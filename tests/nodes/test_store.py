@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.errors import Error, UsageError
-from tfdoctor.fleet.nodes import NodeAnswer
-from tfdoctor.fleet.nodes.store import JOURNAL, ResultStore, make_file_name
+from tfdoctor.core.errors import Error, UsageError
+from tfdoctor.extensions.fleet.nodes import NodeAnswer
+from tfdoctor.extensions.fleet.nodes.store import JOURNAL, ResultStore, make_file_name
 from tfdoctor.system.writing import SCRATCH_PREFIX, make_scratch_folder
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def test_full_disk_raises_with_a_hint(tmp_path: Path, monkeypatch: pytest.Monkey
     def raise_full_disk(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tfdoctor.fleet.nodes.store.place_file", raise_full_disk)
+    monkeypatch.setattr("tfdoctor.extensions.fleet.nodes.store.place_file", raise_full_disk)
     with pytest.raises(Error, match="No space left") as caught:
         ResultStore(tmp_path).save_answer(
             NodeAnswer("a", "answered", json.dumps({}).encode()), request_time=None, response_time=1.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.fleet.nodes.models import NodeAnswer, parse_answer
+from tfdoctor.extensions.fleet.nodes.models import NodeAnswer, parse_answer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ class Failure(ValueError):
 
 evil, failure = pickle.dumps(Evil()), pickle.dumps(Failure("text of the node"))
 old = pickle.dumps(Evil(), 0)
-from tfdoctor.fleet.nodes.unpickling import restrict_unpickling
+from tfdoctor.extensions.fleet.nodes.unpickling import restrict_unpickling
 restrict_unpickling()
 import _pickle
 for data in (evil, old):

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from recorded import HOSTS
-from tfdoctor.cli.fast_parser import CONNECT_COMMAND
-from tfdoctor.fleet.nodes.zipapp import build_zipapp
+from tfdoctor.extensions.cluster.connect import CONNECT_COMMAND
+from tfdoctor.extensions.fleet.nodes.zipapp import build_zipapp
 
 PYENV = Path.home() / ".pyenv" / "versions"
 HEALTHY = str(HOSTS / "healthy-two-gpus")

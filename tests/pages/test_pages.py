@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tfdoctor.cli.explain import load_documentation
 from tfdoctor.compat import Compat
-from tfdoctor.errors import UsageError
-from tfdoctor.explain import SITUATION_PAGES, find_entries
-from tfdoctor.findings import Cause
+from tfdoctor.core.errors import UsageError
+from tfdoctor.core.findings import Cause
+from tfdoctor.diagnosis.explain import SITUATION_PAGES, find_entries
 from tfdoctor.logs.report import diagnose_log
 
 if TYPE_CHECKING:
@@ -107,10 +108,12 @@ def test_explain_refers_to_the_situation_pages() -> None:
         assert command.startswith("tfdoctor ")
         for query in queries.split():
             with contextlib.suppress(UsageError):
-                find_entries(query)  # a rule, a cause or a message with this name: explain prints it
+                find_entries(
+                    query, load_documentation()
+                )  # a rule, a cause or a message with this name: explain prints it
                 continue
             with pytest.raises(UsageError) as raised:
-                find_entries(f"{query} no GPU")
+                find_entries(f"{query} no GPU", load_documentation())
             assert f"docs/situations/{page}.md" in (raised.value.hint or ""), query
 
 
@@ -118,7 +121,7 @@ def test_explain_refers_to_the_situation_pages() -> None:
 def test_explain_commands_of_pages_work(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     for query in re.findall(r'`tfdoctor explain "([^"`]+)"`', text):
-        assert find_entries(query).query == query
+        assert find_entries(query, load_documentation()).query == query
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("docs/situations/")])

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import tfdoctor.payload
-from tfdoctor.facts import Known, value_of
-from tfdoctor.facts.python import PythonChoice
+from tfdoctor.core.facts import Known, value_of
+from tfdoctor.core.facts.python import PythonChoice
 from tfdoctor.probes import driver, python
 from tfdoctor.system import LiveSystem, payloads
 from tfdoctor.system.payloads import run_payload

@@ -11,15 +11,15 @@ import zipfile
 from typing import TYPE_CHECKING
 
 from payload.test_pythons import PYTHONS, on_every_python
-from tfdoctor.facts import value_of
-from tfdoctor.facts.python import PythonChoice
+from tfdoctor.core.facts import value_of
+from tfdoctor.core.facts.python import PythonChoice
 from tfdoctor.probes import python
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfdoctor.facts import PythonFacts
+    from tfdoctor.core.facts import PythonFacts
 
 CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from payload.test_pythons import PYTHONS, on_every_python
-from tfdoctor.facts import Absent, Known, Unknown
-from tfdoctor.facts.imports import RehearsalReason
-from tfdoctor.facts.python import PythonChoice
+from tfdoctor.core.facts import Absent, Known, Unknown
+from tfdoctor.core.facts.imports import RehearsalReason
+from tfdoctor.core.facts.python import PythonChoice
 from tfdoctor.probes import python, rehearsal
 from tfdoctor.system import LiveSystem
 

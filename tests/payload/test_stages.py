@@ -16,7 +16,7 @@ import pytest
 from payload.test_pythons import PYTHONS
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.payloads import MARKER, run_payload
-from tfdoctor.verify.stages import PAYLOAD_STAGES, Limits, PayloadResults, parse_payload_results
+from tfdoctor.verification.stages import PAYLOAD_STAGES, Limits, PayloadResults, parse_payload_results
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from lab import environments, standins
 from lab.situations import Bench, inspect_target
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.payloads import MARKER, run_payload
-from tfdoctor.verify.stages import Limits, PayloadResults, parse_payload_results
+from tfdoctor.verification.stages import Limits, PayloadResults, parse_payload_results
 
 if TYPE_CHECKING:
     from pathlib import Path

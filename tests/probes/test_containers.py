@@ -12,17 +12,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdoctor.facts import Absent, Known, value_of
-from tfdoctor.facts.containers import ContainerFacts, DockerEngine, UnreachableEngine
-from tfdoctor.parse.cdi import CdiError, parse_cdi
-from tfdoctor.parse.engine import (
+from tfdoctor.core.engine_output import (
     classify_failure,
     find_version,
     parse_daemon_json,
     parse_info,
     parse_toolkit_toml,
 )
+from tfdoctor.core.facts import Absent, Known, value_of
+from tfdoctor.core.facts.containers import ContainerFacts, DockerEngine, UnreachableEngine
 from tfdoctor.probes import containers
+from tfdoctor.probes.parsers.cdi import CdiError, parse_cdi
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.compat.decode import DataError, read_raw
-from tfdoctor.parse.registry import detect_kind, parse
+from tfdoctor.core.text import clean
 from tfdoctor.probes.ldcache import ENTRY, HEADER, MAGIC, parse_ldcache
+from tfdoctor.probes.parsers.registry import detect_kind, parse
 from tfdoctor.system.elf import DYN64, EHDR64, PHDR64, ElfError, ElfProblem, read_elf
 from tfdoctor.system.payloads import MARKER, parse_payload_output
 from tfdoctor.system.symbols import SYM64, list_unresolved_symbols
-from tfdoctor.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.errors import UsageError
-from tfdoctor.examine import make_live_system
+from tfdoctor.core.errors import UsageError
+from tfdoctor.diagnosis import make_live_system
 from tfdoctor.probes.interpreter_selection import choose_python, find_other_pythons, read_kernel_variables
 from tfdoctor.system import LiveSystem
 

@@ -14,13 +14,13 @@ import pytest
 from rules.make_facts import finding, healthy
 from startup import needs_sitecustomize
 from tfdoctor.compat import Compat
-from tfdoctor.errors import UsageError
-from tfdoctor.examine.collect import run_probes
-from tfdoctor.facts import EnvironmentFacts, Fact, Known, PythonFacts, Unknown
-from tfdoctor.facts.python import PythonChoice, StartupFailure, UnusablePython
-from tfdoctor.findings import Cause
+from tfdoctor.core.errors import UsageError
+from tfdoctor.core.facts import EnvironmentFacts, Fact, Known, PythonFacts, Unknown
+from tfdoctor.core.facts.python import PythonChoice, StartupFailure, UnusablePython
+from tfdoctor.core.findings import Cause
+from tfdoctor.diagnosis.collect import run_probes
+from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.probes import python
-from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import python_unusable
 from tfdoctor.system import LiveSystem
 

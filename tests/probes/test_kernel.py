@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdoctor.facts import NOTEBOOK_COMMAND, Absent, Known, MachineFacts, PciGpu, SmiProcess, Unknown
-from tfdoctor.parse.kernel_log import EVENT_PATTERNS, parse_kernel_log
-from tfdoctor.parse.smi_health import parse_smi_health
+from tfdoctor.core.facts import NOTEBOOK_COMMAND, Absent, Known, MachineFacts, PciGpu, SmiProcess, Unknown
 from tfdoctor.probes import kernel
+from tfdoctor.probes.parsers.kernel_log import EVENT_PATTERNS, parse_kernel_log
+from tfdoctor.probes.parsers.smi_health import parse_smi_health
 from tfdoctor.probes.processes import identify_processes
 from tfdoctor.system import LiveSystem, RecordedSystem
 

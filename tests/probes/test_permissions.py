@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfdoctor.payload
-from tfdoctor.facts import FOLDER_DENIED, NOEXEC_ERROR, PERMISSION_DENIED
+from tfdoctor.core.facts import FOLDER_DENIED, NOEXEC_ERROR, PERMISSION_DENIED
 from tfdoctor.probes.loader import LoaderProcess
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.payloads import list_payload_files
@@ -33,7 +33,7 @@ if os.geteuid() == 0:
 """
 LOADER_SCRIPT = f"""
 import ctypes, json, sys
-from tfdoctor.facts import Known, LoaderFacts
+from tfdoctor.core.facts import Known, LoaderFacts
 from tfdoctor.probes import permissions
 from tfdoctor.probes.loader import LoaderProcess
 from tfdoctor.system import LiveSystem

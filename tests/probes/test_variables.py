@@ -14,14 +14,14 @@ import pytest
 import tfdoctor.payload
 from lab import standins
 from startup import needs_sitecustomize
-from tfdoctor.facts import MODULE_PATH, Origin, value_of
+from tfdoctor.core.facts import MODULE_PATH, Origin, value_of
 from tfdoctor.probes import driver, environment
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfdoctor.facts import EnvironmentFacts
+    from tfdoctor.core.facts import EnvironmentFacts
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc/self/environ")
 HIDE = "CUDA_VISIBLE_DEVICES"

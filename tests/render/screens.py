@@ -10,24 +10,26 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor.cli.explain import load_documentation
 from tfdoctor.cli.machine import select_host
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.emit import EmittedImage, make_default_tag
-from tfdoctor.dockerfile.write import UserAdditions
-from tfdoctor.engine.image import render_context
-from tfdoctor.environment.actions import format_steps
-from tfdoctor.environment.candidates import list_fix_candidates, list_unfixed, make_environment
-from tfdoctor.environment.fix_availability import make_fix_offer
-from tfdoctor.environment.models import Attempt, Candidate, FixResult, FixStatus
-from tfdoctor.examine.collect import run_probes
-from tfdoctor.explain import find_entries, list_entries
-from tfdoctor.findings import Severity, Stage, Verification
-from tfdoctor.fit import Host
-from tfdoctor.fit.matrix import MatrixQuery, select_rows
+from tfdoctor.core import versions
+from tfdoctor.core.findings import Severity, Stage, Verification
+from tfdoctor.diagnosis.collect import run_probes
+from tfdoctor.diagnosis.explain import find_entries, list_entries
+from tfdoctor.diagnosis.report import diagnose
+from tfdoctor.environments.actions import format_steps
+from tfdoctor.environments.candidates import list_fix_candidates, list_unfixed, make_environment
+from tfdoctor.environments.fix_availability import make_fix_offer
+from tfdoctor.environments.models import Attempt, Candidate, FixResult, FixStatus
+from tfdoctor.images.emit import EmittedImage, make_default_tag
+from tfdoctor.images.engine.image import render_context
+from tfdoctor.images.write import UserAdditions
 from tfdoctor.logs.report import LogReport, diagnose_log
-from tfdoctor.plan import Method, Request, recommend
-from tfdoctor.plan.release_sheet import make_sheet
+from tfdoctor.planning import Method, Request, recommend
+from tfdoctor.planning.release_sheet import make_sheet
+from tfdoctor.prediction.fit import Host
+from tfdoctor.prediction.fit.matrix import MatrixQuery, select_rows
 from tfdoctor.render.build import render_dry_run as build_dry_run
 from tfdoctor.render.explain import render_explanation
 from tfdoctor.render.fix import render_fix
@@ -38,13 +40,12 @@ from tfdoctor.render.paragraphs import count_columns
 from tfdoctor.render.plan import render_recommendation
 from tfdoctor.render.report import render_report
 from tfdoctor.render.verify import render_result, render_stage
-from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tfdoctor.findings import Report
+    from tfdoctor.core.findings import Report
 
 TESTS = Path(__file__).parents[1]
 HOSTS = sorted(path.parent for path in (TESTS / "hosts").glob("*/host.json"))
@@ -136,7 +137,7 @@ def matrix_screen(version: str, capability: str | None = None, width: int = 80) 
 
 def explain_screen(code: str, width: int = 80) -> str:
     """Return the screen of `explain CODE`."""
-    return render_explanation(find_entries(code), complete=False, width=width)
+    return render_explanation(find_entries(code, load_documentation()), complete=False, width=width)
 
 
 def recommend_screen(card: str, driver: str | None, version: str | None, width: int = 80) -> str:
@@ -196,7 +197,7 @@ def install_screen(version: str, width: int = 80) -> str | None:
 
 def codes() -> list[str]:
     """Return every code and cause that `explain` knows."""
-    explained = list_entries()
+    explained = list_entries(load_documentation())
     return [*(rule.code for rule in explained.rules), *(entry.cause.value for entry in explained.causes)]
 
 

@@ -18,17 +18,17 @@ from tfdoctor.cli.check import check
 from tfdoctor.cli.diagnose import diagnose
 from tfdoctor.cli.verify import verify
 from tfdoctor.compat import Compat
-from tfdoctor.errors import UsageError
-from tfdoctor.findings import Cause, Evidence, Severity, Simulation, Stage, Status, Verification
+from tfdoctor.core.errors import UsageError
+from tfdoctor.core.findings import Cause, Evidence, Severity, Simulation, Stage, Status, Verification
+from tfdoctor.core.privacy.redactor import Redactor
+from tfdoctor.diagnosis.dependency_chain import LINK_NAMES, make_chain
+from tfdoctor.diagnosis.library_search import FileOutcome, list_library_searches
 from tfdoctor.logs.excerpt import END_LINES, MAX_WHOLE_LINES, make_excerpt
 from tfdoctor.logs.report import diagnose_log
-from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.render.html.check import make_report_html
 from tfdoctor.render.html.document import embed_json
 from tfdoctor.render.html.log import make_logs_html
 from tfdoctor.render.html.verify import make_verification_html
-from tfdoctor.report.dependency_chain import LINK_NAMES, make_chain
-from tfdoctor.report.library_search import FileOutcome, list_library_searches
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.made import make_bench, make_devices_line, make_run_line
+from extensions.bench.made import make_bench, make_devices_line, make_run_line
 from render.test_html import HOSTILE, USER, check_page
-from tfdoctor.cli.bench import bench
-from tfdoctor.errors import UsageError
-from tfdoctor.privacy.redactor import Redactor
-from tfdoctor.render.html.bench import make_benchmark_html
+from tfdoctor.core.errors import UsageError
+from tfdoctor.core.privacy.redactor import Redactor
+from tfdoctor.extensions.bench.command import bench
+from tfdoctor.extensions.bench.html import make_benchmark_html
 
 if TYPE_CHECKING:
     from pathlib import Path

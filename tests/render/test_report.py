@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.examine.collect import run_probes
-from tfdoctor.findings import Observation, Report
+from tfdoctor.core.findings import Observation, Report
+from tfdoctor.diagnosis.collect import run_probes
+from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.render.report import render_report
-from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
 HOSTS = Path(__file__).parents[1] / "hosts"

@@ -35,23 +35,24 @@ from render.screens import (
     releases,
     verify_screen,
 )
-from tfdoctor import versions
+from tfdoctor.cli.explain import load_documentation
 from tfdoctor.cli.machine import select_host
 from tfdoctor.compat import Compat
-from tfdoctor.explain import find_entries
-from tfdoctor.facts import Known, value_of
-from tfdoctor.findings import Cause, Severity, Status
-from tfdoctor.fit import Host
-from tfdoctor.fit.matrix import MatrixQuery, find_code_on_gpu, select_rows
-from tfdoctor.plan import Method, Request, recommend
-from tfdoctor.plan.overview import list_overviews
+from tfdoctor.core import versions
+from tfdoctor.core.facts import Known, value_of
+from tfdoctor.core.findings import Cause, Severity, Status
+from tfdoctor.diagnosis.explain import find_entries
+from tfdoctor.diagnosis.report import diagnose
+from tfdoctor.planning import Method, Request, recommend
+from tfdoctor.planning.overview import list_overviews
+from tfdoctor.prediction.fit import Host
+from tfdoctor.prediction.fit.matrix import MatrixQuery, find_code_on_gpu, select_rows
 from tfdoctor.render.explain import render_explanation
 from tfdoctor.render.matrix import render_overview, render_rows
 from tfdoctor.render.paragraphs import Page, count_columns, print_commands, shorten_text, truncate_text
 from tfdoctor.render.plan import render_recommendation
 from tfdoctor.render.report import render_report
 from tfdoctor.render.run_summary import render_run
-from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import ALL_RULES
 
 if TYPE_CHECKING:
@@ -279,7 +280,7 @@ def test_question_fits_the_width(width: int) -> None:
 def test_verbose_explanation_is_longer() -> None:
     shorter = 0
     for code in codes():
-        screen, verbose = explain_screen(code), render_explanation(find_entries(code))
+        screen, verbose = explain_screen(code), render_explanation(find_entries(code, load_documentation()))
         if screen != verbose:
             shorter += 1
             assert screen.endswith(f"More: tfdoctor explain {code} -v\n")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tfdoctor.advice import engine
-from tfdoctor.facts import Absent, Known
-from tfdoctor.facts.containers import (
+from tfdoctor.core.facts import Absent, Known
+from tfdoctor.core.facts.containers import (
     CdiSpec,
     ContainerFacts,
     ContainerTool,
@@ -15,6 +14,7 @@ from tfdoctor.facts.containers import (
     DockerEngine,
     Runtime,
 )
+from tfdoctor.remedies import engine
 
 DOCKER = ContainerTool("docker", "/usr/bin/docker", "28.2.2")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rules.make_facts import COMPAT, SITE, healthy
-from tfdoctor.facts import (
+from tfdoctor.core.facts import (
     Distribution,
     EnvironmentFacts,
     Facts,
@@ -18,11 +18,11 @@ from tfdoctor.facts import (
     Resolution,
     value_of,
 )
-from tfdoctor.facts.imports import ImportResult, RehearsalFacts
-from tfdoctor.report.diagnose import diagnose
+from tfdoctor.core.facts.imports import ImportResult, RehearsalFacts
+from tfdoctor.diagnosis.report import diagnose
 
 if TYPE_CHECKING:
-    from tfdoctor.findings import Finding, Report
+    from tfdoctor.core.findings import Finding, Report
 
 
 HIDE = "CUDA_VISIBLE_DEVICES"

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat import Compat
-from tfdoctor.examine.collect import run_probes
-from tfdoctor.facts import Facts, GpuCondition, KernelEvent, Known, SmiFacts, value_of
-from tfdoctor.report.diagnose import diagnose
+from tfdoctor.core.facts import Facts, GpuCondition, KernelEvent, Known, SmiFacts, value_of
+from tfdoctor.diagnosis.collect import run_probes
+from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:
-    from tfdoctor.findings import Finding, OutcomeKind, Report
+    from tfdoctor.core.findings import Finding, OutcomeKind, Report
 
 HOSTS = Path(__file__).parents[1] / "hosts"
 

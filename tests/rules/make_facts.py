@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.compat import Compat
-from tfdoctor.facts import (
+from tfdoctor.core.facts import (
     Absent,
     CudaDevice,
     CudaDriver,
@@ -30,13 +30,13 @@ from tfdoctor.facts import (
     TensorFlowFacts,
     value_of,
 )
-from tfdoctor.findings import Observation
-from tfdoctor.predict import describe_build, list_opened_sonames, predict
+from tfdoctor.core.findings import Observation
+from tfdoctor.core.versions import is_at_least
+from tfdoctor.prediction import describe_build, list_opened_sonames, predict
 from tfdoctor.rules.base import RuleContext
-from tfdoctor.versions import is_at_least
 
 if TYPE_CHECKING:
-    from tfdoctor.findings import Finding, Outcome
+    from tfdoctor.core.findings import Finding, Outcome
     from tfdoctor.rules.base import Rule
 
 COMPAT = Compat.load()

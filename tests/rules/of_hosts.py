@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import recorded
 
 if TYPE_CHECKING:
-    from tfdoctor.findings import Cause, Finding, OutcomeKind, Report, Severity
+    from tfdoctor.core.findings import Cause, Finding, OutcomeKind, Report, Severity
 
 
 def report(host: str) -> Report:

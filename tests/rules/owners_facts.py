@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rules.make_facts import SITE, with_python
-from tfdoctor.facts import Distribution, value_of
-from tfdoctor.facts.files import SharedFile
+from tfdoctor.core.facts import Distribution, value_of
+from tfdoctor.core.facts.files import SharedFile
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import Facts
+    from tfdoctor.core.facts import Facts
 
 
 def _make_cudnn(version: str, **more: Any) -> Distribution:

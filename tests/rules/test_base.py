@@ -8,9 +8,9 @@ import pytest
 
 from rules.make_facts import healthy
 from tfdoctor.compat import Compat
-from tfdoctor.findings import Cause, OutcomeKind
-from tfdoctor.predict import predict
-from tfdoctor.report.areas import find_area, make_areas
+from tfdoctor.core.findings import Cause, OutcomeKind
+from tfdoctor.diagnosis.areas import find_area, make_areas
+from tfdoctor.prediction import predict
 from tfdoctor.rules import ALL_RULES, RULES_BY_CODE
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Rule, RuleContext, get_required_value
 

@@ -14,8 +14,8 @@ from rules.make_facts import (
     run,
     with_python,
 )
-from tfdoctor.facts import Distribution
-from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.core.facts import Distribution
+from tfdoctor.core.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import (
     both_packages,
     cpu_only_build,

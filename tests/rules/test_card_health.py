@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rules.kernel_facts import find_findings, make_report, with_health
-from tfdoctor.facts import GpuCondition
-from tfdoctor.findings import Severity
+from tfdoctor.core.facts import GpuCondition
+from tfdoctor.core.findings import Severity
 from tfdoctor.rules import card_health
 
 

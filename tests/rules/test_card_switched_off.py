@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from rules.kernel_facts import load_facts, make_report
-from tfdoctor.facts import Known, value_of
+from tfdoctor.core.facts import Known, value_of
 from tfdoctor.rules import card_switched_off
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rules.of_hosts import outcome_kind, summarize_finding
-from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.core.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import cdi_spec_stale
 
 CODE = cdi_spec_stale.RULE.code

@@ -9,9 +9,9 @@ import pytest
 
 from rules.make_facts import SITE, finding, healthy, make_missing, make_rejected, run, with_loader
 from rules.owners_facts import CU12, CU13, CUDNN, _add_distributions, _make_cudnn, _make_shared
-from tfdoctor.facts import Distribution
-from tfdoctor.facts.files import ChangedFile
-from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.core.facts import Distribution
+from tfdoctor.core.facts.files import ChangedFile
+from tfdoctor.core.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import changed_files
 
 

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.findings import Cause, Observation, OutcomeKind
-from tfdoctor.report.diagnose import diagnose
+from tfdoctor.core.findings import Cause, Observation, OutcomeKind
+from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.rules import compute_fails
 from tfdoctor.rules.base import RuleContext
 

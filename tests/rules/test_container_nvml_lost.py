@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rules.of_hosts import outcome_kind, summarize_finding
-from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.core.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import container_nvml_lost
 
 CODE = container_nvml_lost.RULE.code

@@ -13,7 +13,7 @@ from rules.make_facts import (
     with_machine,
     with_python,
 )
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
 from tfdoctor.rules import (
     cpu_only_build,
 )

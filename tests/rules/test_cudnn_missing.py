@@ -16,11 +16,11 @@ from rules.make_facts import (
     with_loader,
     with_python,
 )
-from tfdoctor.causes.steps import Install
-from tfdoctor.facts import (
+from tfdoctor.core.causes.steps import Install
+from tfdoctor.core.facts import (
     Distribution,
 )
-from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.core.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import (
     cudnn_missing,
 )

@@ -6,8 +6,8 @@ import pytest
 
 from rules.make_facts import SITE, healthy, run
 from rules.owners_facts import _add_distributions, _make_cudnn
-from tfdoctor.facts import Distribution
-from tfdoctor.findings import Severity
+from tfdoctor.core.facts import Distribution
+from tfdoctor.core.findings import Severity
 from tfdoctor.rules import cudnn_pins
 
 

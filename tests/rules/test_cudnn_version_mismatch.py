@@ -19,19 +19,19 @@ from rules.make_facts import (
     with_loader,
     with_python,
 )
-from tfdoctor.facts import (
+from tfdoctor.core.facts import (
     Distribution,
     value_of,
 )
-from tfdoctor.facts.files import ChangedFile, SharedFile
-from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.core.facts.files import ChangedFile, SharedFile
+from tfdoctor.core.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import (
     cudnn_missing,
     cudnn_version_mismatch,
 )
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import Facts
+    from tfdoctor.core.facts import Facts
 from rules.owners_facts import _make_cudnn
 
 

@@ -13,9 +13,9 @@ from rules.make_facts import (
     run,
     with_tensorflow,
 )
-from tfdoctor.facts import Absent
-from tfdoctor.findings import OutcomeKind, Severity
-from tfdoctor.report.diagnose import diagnose
+from tfdoctor.core.facts import Absent
+from tfdoctor.core.findings import OutcomeKind, Severity
+from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.rules import (
     damaged_installation,
     tensorflow_not_installed,

@@ -19,8 +19,8 @@ from rules.make_facts import (
     with_loader,
     with_python,
 )
-from tfdoctor.causes.steps import MakeLink, RemoveEntries
-from tfdoctor.facts import (
+from tfdoctor.core.causes.steps import MakeLink, RemoveEntries
+from tfdoctor.core.facts import (
     Distribution,
     FoundElsewhere,
     Known,
@@ -29,8 +29,8 @@ from tfdoctor.facts import (
     Resolution,
     value_of,
 )
-from tfdoctor.facts.files import ChangedFile
-from tfdoctor.findings import Cause, OutcomeKind
+from tfdoctor.core.facts.files import ChangedFile
+from tfdoctor.core.findings import Cause, OutcomeKind
 from tfdoctor.rules import (
     damaged_library,
     libs_not_installed,

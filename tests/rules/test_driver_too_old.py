@@ -8,8 +8,8 @@ import pytest
 
 from rules.make_facts import healthy, run, with_cards
 from rules.of_hosts import outcome_kind, summarize_finding
-from tfdoctor.facts import KernelModule, Known, value_of
-from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.core.facts import KernelModule, Known, value_of
+from tfdoctor.core.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import driver_too_old
 
 CODE = driver_too_old.RULE.code

@@ -11,13 +11,13 @@ from rules.engine_facts import (
     engines,
 )
 from rules.make_facts import COMPAT, healthy
-from tfdoctor.examine.collect import run_probes
-from tfdoctor.facts import Absent, Known, Unknown
-from tfdoctor.facts.containers import (
+from tfdoctor.core.facts import Absent, Known, Unknown
+from tfdoctor.core.facts.containers import (
     UnreachableEngine,
 )
-from tfdoctor.findings import Cause, OutcomeKind, Severity
-from tfdoctor.report.diagnose import CONTAINER_RULE_CODES, diagnose
+from tfdoctor.core.findings import Cause, OutcomeKind, Severity
+from tfdoctor.diagnosis.collect import run_probes
+from tfdoctor.diagnosis.report import CONTAINER_RULE_CODES, diagnose
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.shared import engines as shared
 from tfdoctor.system import RecordedSystem
@@ -38,7 +38,7 @@ def test_engine_rule_is_never_the_root_cause() -> None:
         findings = [replace(finding, cause=cause) for finding in report.findings]
         assert findings
         prediction = replace(report.prediction, gpu_registered=False, cause=cause)
-        from tfdoctor.report.diagnose import _find_root
+        from tfdoctor.diagnosis.report import _find_root
 
         assert (
             _find_root([finding for finding in findings if finding.code in CONTAINER_RULE_CODES], prediction)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rules.of_hosts import commands, finding, report
-from tfdoctor.findings import Severity
+from tfdoctor.core.findings import Severity
 
 
 def test_new_folder_of_a_moved_environment_is_named() -> None:

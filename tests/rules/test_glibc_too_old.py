@@ -13,7 +13,7 @@ from rules.make_facts import (
     with_loader,
     with_python,
 )
-from tfdoctor.findings import Cause, OutcomeKind
+from tfdoctor.core.findings import Cause, OutcomeKind
 from tfdoctor.rules import (
     glibc_too_old,
     import_fails,

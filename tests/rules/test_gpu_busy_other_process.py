@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rules.kernel_facts import find_findings, load_facts, make_report
-from tfdoctor.facts import Known, SmiFacts
+from tfdoctor.core.facts import Known, SmiFacts
 
 
 def test_processes_are_named_by_user_program_and_memory() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from rules.hiding_facts import ACTIVATE, CUSTOM, HIDE, diagnose_root, with_hidden_gpus
 from rules.make_facts import healthy
-from tfdoctor.causes.steps import CommentOutLine, UnsetVariable
-from tfdoctor.facts import EnvironmentFacts, Known, Origin, value_of
-from tfdoctor.findings import Cause
+from tfdoctor.core.causes.steps import CommentOutLine, UnsetVariable
+from tfdoctor.core.facts import EnvironmentFacts, Known, Origin, value_of
+from tfdoctor.core.findings import Cause
 
 
 def test_line_of_sitecustomize_is_named_and_commented_out() -> None:

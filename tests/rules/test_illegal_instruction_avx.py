@@ -12,7 +12,7 @@ from rules.make_facts import (
     with_python,
     with_tensorflow,
 )
-from tfdoctor.findings import Cause, OutcomeKind
+from tfdoctor.core.findings import Cause, OutcomeKind
 from tfdoctor.rules import (
     illegal_instruction_avx,
 )

@@ -18,9 +18,9 @@ from rules.make_facts import (
     with_loader,
     with_python,
 )
-from tfdoctor.causes.steps import Install
-from tfdoctor.facts import Distribution
-from tfdoctor.findings import OutcomeKind, Severity
+from tfdoctor.core.causes.steps import Install
+from tfdoctor.core.facts import Distribution
+from tfdoctor.core.findings import OutcomeKind, Severity
 from tfdoctor.rules import (
     import_fails,
     numpy_abi,

@@ -14,7 +14,7 @@ from rules.make_facts import (
     run,
     with_loader,
 )
-from tfdoctor.findings import Cause, OutcomeKind
+from tfdoctor.core.findings import Cause, OutcomeKind
 from tfdoctor.rules import (
     import_missing_cuda_lib,
 )

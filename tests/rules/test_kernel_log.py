@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rules.kernel_facts import find_findings, load_facts, make_report, outcome_kind, with_events
-from tfdoctor.facts import KernelEvent
-from tfdoctor.findings import OutcomeKind, Severity
+from tfdoctor.core.facts import KernelEvent
+from tfdoctor.core.findings import OutcomeKind, Severity
 from tfdoctor.rules import kernel_log
 from tfdoctor.rules.shared import xids
 

@@ -8,7 +8,7 @@ from rules.make_facts import (
     with_cards,
     with_tensorflow,
 )
-from tfdoctor.findings import OutcomeKind
+from tfdoctor.core.findings import OutcomeKind
 from tfdoctor.rules import (
     known_problem,
 )

@@ -13,10 +13,10 @@ from rules.make_facts import (
     with_environment,
     with_python,
 )
-from tfdoctor.facts import (
+from tfdoctor.core.facts import (
     CudaToolkit,
 )
-from tfdoctor.findings import OutcomeKind, Severity
+from tfdoctor.core.findings import OutcomeKind, Severity
 from tfdoctor.rules import (
     libdevice_or_ptxas_missing,
 )

@@ -11,13 +11,13 @@ from rules.make_facts import (
     healthy,
     run,
 )
-from tfdoctor.facts import (
+from tfdoctor.core.facts import (
     Absent,
     Known,
     LoadAttempt,
     Unknown,
 )
-from tfdoctor.findings import OutcomeKind
+from tfdoctor.core.findings import OutcomeKind
 from tfdoctor.rules import (
     import_missing_cuda_lib,
     shadowing_path,

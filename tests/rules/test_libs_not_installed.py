@@ -24,15 +24,15 @@ from rules.make_facts import (
     with_python,
     with_tensorflow,
 )
-from tfdoctor.causes.steps import Install, LinkMatchingFiles
-from tfdoctor.facts import (
+from tfdoctor.core.causes.steps import Install, LinkMatchingFiles
+from tfdoctor.core.facts import (
     Distribution,
     Resolution,
     Unknown,
     value_of,
 )
-from tfdoctor.findings import OutcomeKind, Severity
-from tfdoctor.predict import choose_libraries_cause
+from tfdoctor.core.findings import OutcomeKind, Severity
+from tfdoctor.prediction import choose_libraries_cause
 from tfdoctor.rules import (
     import_missing_cuda_lib,
     libdevice_or_ptxas_missing,

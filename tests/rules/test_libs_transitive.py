@@ -19,8 +19,8 @@ from rules.make_facts import (
     with_python,
     with_tensorflow,
 )
-from tfdoctor.causes.steps import Install, MakeLink, RemoveEntries
-from tfdoctor.facts import (
+from tfdoctor.core.causes.steps import Install, MakeLink, RemoveEntries
+from tfdoctor.core.facts import (
     FoundElsewhere,
     Known,
     LoadAttempt,
@@ -28,7 +28,7 @@ from tfdoctor.facts import (
     Resolution,
     value_of,
 )
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
 from tfdoctor.rules import (
     libs_transitive,
 )

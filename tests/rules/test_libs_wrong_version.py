@@ -19,10 +19,10 @@ from rules.make_facts import (
     with_cards,
     with_loader,
 )
-from tfdoctor.facts import (
+from tfdoctor.core.facts import (
     CudaToolkit,
 )
-from tfdoctor.findings import Cause, OutcomeKind
+from tfdoctor.core.findings import Cause, OutcomeKind
 from tfdoctor.rules import (
     cudnn_missing,
     libs_not_installed,
@@ -31,7 +31,7 @@ from tfdoctor.rules import (
 )
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import Facts
+    from tfdoctor.core.facts import Facts
 
 
 def with_cuda_libraries(facts, *paths):

@@ -12,8 +12,8 @@ from rules.make_facts import (
     with_loader,
     with_python,
 )
-from tfdoctor.causes.steps import RemoveEntries
-from tfdoctor.findings import Cause
+from tfdoctor.core.causes.steps import RemoveEntries
+from tfdoctor.core.findings import Cause
 from tfdoctor.rules import (
     libstdcxx_too_old,
 )

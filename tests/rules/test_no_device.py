@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from rules.kernel_facts import load_facts, make_report, outcome_kind, with_events
-from tfdoctor.facts import KernelEvent, Unknown
-from tfdoctor.findings import OutcomeKind
+from tfdoctor.core.facts import KernelEvent, Unknown
+from tfdoctor.core.findings import OutcomeKind
 from tfdoctor.rules import no_device
 
 

@@ -12,7 +12,7 @@ from rules.make_facts import (
     with_python,
     without_tensorflow,
 )
-from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.core.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import (
     no_matching_wheel,
     tensorflow_not_installed,

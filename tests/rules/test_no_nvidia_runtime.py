@@ -7,9 +7,9 @@ from typing import Any
 
 from rules.engine_facts import NOTHING, docker, engines
 from rules.make_facts import COMPAT, healthy
-from tfdoctor.facts import Known, Unknown
-from tfdoctor.findings import OutcomeKind
-from tfdoctor.report.diagnose import CONTAINER_RULE_CODES, diagnose
+from tfdoctor.core.facts import Known, Unknown
+from tfdoctor.core.findings import OutcomeKind
+from tfdoctor.diagnosis.report import CONTAINER_RULE_CODES, diagnose
 
 
 def list_outcomes(facts: Any) -> dict[str, OutcomeKind]:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from rules import of_hosts
 from rules.make_facts import SAW_ONE, finding, healthy, run
-from tfdoctor.facts import Unknown
-from tfdoctor.findings import OutcomeKind, Severity
+from tfdoctor.core.facts import Unknown
+from tfdoctor.core.findings import OutcomeKind, Severity
 from tfdoctor.rules import not_known
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rules.of_hosts import commands, finding, report
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
 
 
 @pytest.mark.parametrize(

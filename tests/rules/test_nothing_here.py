@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rules.make_facts import COMPAT, healthy, make_missing, with_loader, with_machine, with_python
-from tfdoctor.facts import Absent, Known, Unknown, value_of
-from tfdoctor.facts.python import OtherPython, PythonChoice, UnusableEnvironment
+from tfdoctor.core.facts import Absent, Known, Unknown, value_of
+from tfdoctor.core.facts.python import OtherPython, PythonChoice, UnusableEnvironment
+from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.render.report import render_report
-from tfdoctor.report.diagnose import diagnose
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import Fact, Facts, TensorFlowFacts
+    from tfdoctor.core.facts import Fact, Facts, TensorFlowFacts
 
 
 NONE = Absent("its files", "no tensorflow package")

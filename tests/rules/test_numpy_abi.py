@@ -15,11 +15,11 @@ from rules.make_facts import (
     run,
     with_python,
 )
-from tfdoctor.facts import (
+from tfdoctor.core.facts import (
     Known,
     value_of,
 )
-from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.core.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import (
     numpy_abi,
     protobuf_conflict,

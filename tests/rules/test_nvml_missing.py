@@ -14,7 +14,7 @@ from rules.make_facts import (
     with_machine,
 )
 from rules.of_hosts import outcome_kind, summarize_finding
-from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.core.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import nvml_missing
 
 CODE = nvml_missing.RULE.code

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from rules.hiding_facts import ACTIVATE, diagnose_root, with_two_tensorflows
 from rules.make_facts import COMPAT, SITE, remove_libraries
-from tfdoctor.causes.steps import RemoveEntries
-from tfdoctor.facts import (
+from tfdoctor.core.causes.steps import RemoveEntries
+from tfdoctor.core.facts import (
     Known,
     value_of,
 )
-from tfdoctor.facts.imports import ImportResult, RehearsalFacts, RehearsalReason, Shadow
-from tfdoctor.findings import Cause
-from tfdoctor.report.diagnose import diagnose
+from tfdoctor.core.facts.imports import ImportResult, RehearsalFacts, RehearsalReason, Shadow
+from tfdoctor.core.findings import Cause
+from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.rules import other_tensorflow
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rules.make_facts import SAW_ONE, commands, finding, healthy, remove_libraries, run
-from tfdoctor.findings import Observation, OutcomeKind, Severity
+from tfdoctor.core.findings import Observation, OutcomeKind, Severity
 from tfdoctor.rules import prediction_differs
 
 SAW_NONE = Observation(True, False, 0, ("libcufft.so.11",), 5.0)

@@ -9,7 +9,7 @@ from rules.make_facts import (
     with_environment,
     with_python,
 )
-from tfdoctor.findings import Severity
+from tfdoctor.core.findings import Severity
 from tfdoctor.rules import (
     protobuf_conflict,
 )

@@ -13,8 +13,8 @@ from rules.make_facts import (
     with_python,
     with_tensorflow,
 )
-from tfdoctor.facts import Distribution, Unknown
-from tfdoctor.findings import OutcomeKind
+from tfdoctor.core.facts import Distribution, Unknown
+from tfdoctor.core.findings import OutcomeKind
 from tfdoctor.rules import (
     both_packages,
     cpu_only_build,

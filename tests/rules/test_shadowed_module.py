@@ -8,8 +8,8 @@ import pytest
 
 from rules.hiding_facts import FOREIGN, diagnose_root, with_foreign_numpy
 from rules.make_facts import SITE
-from tfdoctor.causes.steps import CommentOutLine, Install, RemoveEntries
-from tfdoctor.facts import (
+from tfdoctor.core.causes.steps import CommentOutLine, Install, RemoveEntries
+from tfdoctor.core.facts import (
     MODULE_PATH,
     Distribution,
     EnvironmentFacts,
@@ -18,7 +18,7 @@ from tfdoctor.facts import (
     Origin,
     value_of,
 )
-from tfdoctor.findings import Cause, Severity
+from tfdoctor.core.findings import Cause, Severity
 
 OWN_NUMPY = Distribution("numpy", "2.4.6", SITE, "pip")
 

@@ -12,7 +12,7 @@ from rules.make_facts import (
     with_loader,
     with_python,
 )
-from tfdoctor.findings import OutcomeKind, Severity
+from tfdoctor.core.findings import OutcomeKind, Severity
 from tfdoctor.rules import (
     shadowing_path,
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rules.make_facts import SITE, finding, healthy, run, with_python
 from rules.owners_facts import CU12, CU13, CUDNN, _make_shared
-from tfdoctor.causes.steps import Install, Uninstall
-from tfdoctor.facts import Distribution, value_of
-from tfdoctor.findings import OutcomeKind, Severity
+from tfdoctor.core.causes.steps import Install, Uninstall
+from tfdoctor.core.facts import Distribution, value_of
+from tfdoctor.core.findings import OutcomeKind, Severity
 from tfdoctor.rules import shared_files
 
 

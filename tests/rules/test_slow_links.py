@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rules.of_hosts import finding, outcome_kind
-from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.core.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import slow_links
 
 CODE = slow_links.RULE.code

@@ -13,7 +13,7 @@ from rules.make_facts import (
     with_python,
     without_tensorflow,
 )
-from tfdoctor.findings import OutcomeKind, Severity
+from tfdoctor.core.findings import OutcomeKind, Severity
 from tfdoctor.rules import (
     no_matching_wheel,
     tensorflow_not_installed,

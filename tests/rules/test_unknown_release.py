@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rules.make_facts import finding, healthy, run, with_tensorflow
-from tfdoctor.findings import OutcomeKind, Severity
+from tfdoctor.core.findings import OutcomeKind, Severity
 from tfdoctor.rules import unknown_release
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rules.of_hosts import commands, finding, report
-from tfdoctor.findings import Cause, Severity
+from tfdoctor.core.findings import Cause, Severity
 from tfdoctor.render.report import render_report
 
 

@@ -11,7 +11,7 @@ from rules.make_facts import (
     run,
     with_machine,
 )
-from tfdoctor.findings import Cause, OutcomeKind
+from tfdoctor.core.findings import Cause, OutcomeKind
 from tfdoctor.rules import (
     cpu_only_build,
     windows_native_unsupported,

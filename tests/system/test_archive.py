@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdoctor.errors import Error, UsageError
+from tfdoctor.core.errors import Error, UsageError
 from tfdoctor.system import RecordedSystem, archive
 
 HOST = b'{"schema_version": 1, "files": {"/etc/hostname": "h"}}'

@@ -12,18 +12,18 @@ import pytest
 
 from tfdoctor.cli.capture import RedactedRecording, record_system
 from tfdoctor.compat import Compat
-from tfdoctor.examine.collect import run_probes
+from tfdoctor.diagnosis.collect import run_probes
+from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.probes.ldcache import parse_ldcache
 from tfdoctor.render.finding import make_finding_json
 from tfdoctor.render.report_markdown import make_report_markdown
-from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem, RecordingSystem, archive, bundle
 
 sys.path.insert(0, str(Path(__file__).parent))
 import planted
 
 if TYPE_CHECKING:
-    from tfdoctor.findings import Report
+    from tfdoctor.core.findings import Report
 
 HOST = Path(__file__).parents[1] / "hosts" / "healthy-one-gpu"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the planted machine runs Linux")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.errors import UsageError
-from tfdoctor.examine.collect import run_probes
-from tfdoctor.report.diagnose import diagnose
+from tfdoctor.core.errors import UsageError
+from tfdoctor.diagnosis.collect import run_probes
+from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.system import Failure, LiveSystem, RecordedSystem, RecordingSystem
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.errors import Error
+from tfdoctor.core.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,8 +44,8 @@ def check(
     from pathlib import Path
 
     from tfdoctor.compat import Compat
-    from tfdoctor.errors import UsageError
-    from tfdoctor.examine import examine, make_live_system
+    from tfdoctor.core.errors import UsageError
+    from tfdoctor.diagnosis import examine, make_live_system
     from tfdoctor.render.report import make_report_json
     from tfdoctor.system import RecordedSystem
 
@@ -105,9 +105,9 @@ def recommend(
 
     from tfdoctor.cli.machine import select_host
     from tfdoctor.compat import Compat
-    from tfdoctor.errors import UsageError
-    from tfdoctor.plan import Method, Request
-    from tfdoctor.plan.arguments import add_machine_arguments, make_plan, parse_python_version
+    from tfdoctor.core.errors import UsageError
+    from tfdoctor.planning import Method, Request
+    from tfdoctor.planning.arguments import add_machine_arguments, make_plan, parse_python_version
     from tfdoctor.render.plan import make_recommendation_json
 
     method_by_name = {choice.value: choice for choice in Method}

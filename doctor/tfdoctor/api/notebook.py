@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from tfdoctor.api.shapes import Check
     from tfdoctor.cli.fast_parser import CheckOptions
-    from tfdoctor.environment.models import FixOffer
-    from tfdoctor.findings import Report
+    from tfdoctor.core.findings import Report
+    from tfdoctor.environments.models import FixOffer
 
 __all__ = ["CheckResult", "tfdoctor_magic"]
 
@@ -101,9 +101,9 @@ def _run_check(options: CheckOptions) -> CheckResult | None:
     """Check the interpreter in the options, or else this kernel's. If that fails, print the Error and return None."""
     from tfdoctor.api.calls import handle_signals
     from tfdoctor.compat import Compat
-    from tfdoctor.environment.fix_availability import find_fix_offer
-    from tfdoctor.errors import Error
-    from tfdoctor.examine import examine, make_live_system
+    from tfdoctor.core.errors import Error
+    from tfdoctor.diagnosis import examine, make_live_system
+    from tfdoctor.environments.fix_availability import find_fix_offer
     from tfdoctor.system.live import get_process_variables
 
     python, notes, start_variables = options["python"], [], None

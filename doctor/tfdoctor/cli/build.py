@@ -31,27 +31,27 @@ from tfdoctor.cli.options import (
 )
 from tfdoctor.cli.simulation_options import parse_simulation, verify_simulated_image
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.emit import EmittedImage, Form, make_default_tag
-from tfdoctor.dockerfile.emit import emit as format_emitted
-from tfdoctor.dockerfile.write import DEFAULT_UID, MAX_UID, UserAdditions, validate_index, validate_reference
-from tfdoctor.errors import Error, ExitCode, UsageError
-from tfdoctor.fit import Host
-from tfdoctor.plan import Method, Recipe, Request
-from tfdoctor.plan.arguments import make_plan, parse_python_version, validate_driver
+from tfdoctor.core.errors import Error, ExitCode, UsageError
+from tfdoctor.core.text import clean_line
+from tfdoctor.images.emit import EmittedImage, Form, make_default_tag
+from tfdoctor.images.emit import emit as format_emitted
+from tfdoctor.images.write import DEFAULT_UID, MAX_UID, UserAdditions, validate_index, validate_reference
+from tfdoctor.planning import Method, Recipe, Request
+from tfdoctor.planning.arguments import make_plan, parse_python_version, validate_driver
+from tfdoctor.prediction.fit import Host
 from tfdoctor.render.build import make_build_json, render_built_image, render_dry_run
 from tfdoctor.render.json import write_json
 from tfdoctor.render.plan import make_recommendation_json, render_recommendation
 from tfdoctor.render.progress import open_progress
 from tfdoctor.render.terminal import ERR, OUT
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.engine import ContainerEngine
-    from tfdoctor.findings import Verification
-    from tfdoctor.plan import Option, Recommendation
-    from tfdoctor.simulate.request import SimulatedGpus
+    from tfdoctor.core.findings import Verification
+    from tfdoctor.images.engine import ContainerEngine
+    from tfdoctor.planning import Option, Recommendation
+    from tfdoctor.verification.simulate.request import SimulatedGpus
 
 STAGES_WITHOUT_GPU = ("libraries", "import")
 """The verification stages that need no GPU."""
@@ -164,8 +164,8 @@ def build(
         from tfdoctor.cli.build_check import check_build_file
 
         return check_build_file(check_file, as_json=as_json)
-    from tfdoctor.engine import connect
-    from tfdoctor.engine.image import BuildSettings, build_image, render_context, with_mirror
+    from tfdoctor.images.engine import connect
+    from tfdoctor.images.engine.image import BuildSettings, build_image, render_context, with_mirror
 
     _check_output_options(emit, folder, print_only=print_only, force=force, as_json=as_json)
     is_text_only = print_only or emit is not None
@@ -301,8 +301,8 @@ def _report_built(
     engine: ContainerEngine, option: Option, image_name: str, size_bytes: int, seconds: float, uid: int
 ) -> None:
     """Print what was built, and how to run and remove it."""
-    from tfdoctor.advice.target import TargetImage
-    from tfdoctor.verify.image import get_gpu_option
+    from tfdoctor.remedies.target import TargetImage
+    from tfdoctor.verification.image import get_gpu_option
 
     image = TargetImage(image_name, engine.name, get_gpu_option(engine))
     user = choose_run_user(uid, rootless=engine.is_rootless)
@@ -350,8 +350,8 @@ def _adapt_to_base(option: Option) -> Option:
 
     Otherwise print a note and return the plan unchanged. Raise BaseError if the image cannot be used as a base.
     """
-    from tfdoctor.engine import EngineError, connect
-    from tfdoctor.engine.image import inspect_base
+    from tfdoctor.images.engine import EngineError, connect
+    from tfdoctor.images.engine.image import inspect_base
 
     assert option.base is not None  # noqa: S101 - every container option has one
     name = option.base.reference
@@ -375,7 +375,7 @@ def _pin_base(option: Option, *, ca_file: str | None, proxy: str | None) -> Opti
 
     A plan that already has a digest is returned unchanged. Raise Error if the registry returns no digest.
     """
-    from tfdoctor.engine import query_registry
+    from tfdoctor.images.engine import query_registry
 
     assert option.base is not None  # noqa: S101 - every container option has one
     if "@" in option.base.reference:
@@ -393,7 +393,7 @@ def _push_image(
     engine: ContainerEngine, tag: str, *, failed_verification: bool, quiet: bool, verbose: bool
 ) -> str | None:
     """Push the image and return its digest. If it failed verification, only print a note; return None."""
-    from tfdoctor.engine.push import push
+    from tfdoctor.images.engine.push import push
 
     if failed_verification:
         ERR.write(f"{tag} was not pushed: it failed verification. --no-verify --push pushes it anyway.\n")
@@ -450,8 +450,8 @@ def _check_requirements(
     This is checked before large downloads. With `without_index`, the network is not used, and the requirements are
     compared only with the pinned versions.
     """
-    from tfdoctor.engine.image import render_context
-    from tfdoctor.environment.precheck import PrecheckResult, describe_unmet_pin, precheck_requirements
+    from tfdoctor.environments.precheck import PrecheckResult, describe_unmet_pin, precheck_requirements
+    from tfdoctor.images.engine.image import render_context
 
     files = render_context(option, extras).files
     constraints = files.get("constraints.txt", b"").decode().splitlines()
@@ -551,8 +551,8 @@ def _verify_image(
     """
     from tfdoctor.cli.callbacks import make_stage_printer
     from tfdoctor.cli.verify import collect_engine_host_facts, print_result
-    from tfdoctor.verify.image import verify_image
-    from tfdoctor.verify.session import VerifyRequest, count_expected_gpus
+    from tfdoctor.verification.image import verify_image
+    from tfdoctor.verification.session import VerifyRequest, count_expected_gpus
 
     if simulation is not None:
         verification = verify_simulated_image(

@@ -11,8 +11,12 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.analysis import check_dockerfile
-from tfdoctor.dockerfile.read.compose import (
+from tfdoctor.core.errors import ExitCode, UsageError
+from tfdoctor.core.findings import Severity
+from tfdoctor.core.text import clean_line
+from tfdoctor.environments.precheck import precheck_requirements
+from tfdoctor.images.analysis import check_dockerfile
+from tfdoctor.images.read.compose import (
     ContainerStart,
     StartFileError,
     is_compose_file,
@@ -20,11 +24,8 @@ from tfdoctor.dockerfile.read.compose import (
     parse_devcontainer,
     parse_services,
 )
-from tfdoctor.dockerfile.read.reader import parse_dockerfile
-from tfdoctor.dockerfile.write import validate_reference
-from tfdoctor.environment.precheck import precheck_requirements
-from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.findings import Severity
+from tfdoctor.images.read.reader import parse_dockerfile
+from tfdoctor.images.write import validate_reference
 from tfdoctor.render.dockerfile import (
     make_dockerfile_json,
     make_services_json,
@@ -34,13 +35,12 @@ from tfdoctor.render.dockerfile import (
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
 from tfdoctor.system.sources import resolve_path
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import BinaryIO
 
-    from tfdoctor.dockerfile.analysis import DockerfileReport
+    from tfdoctor.images.analysis import DockerfileReport
 
 MAX_FILE_BYTES = 1024 * 1024
 """The size limit of a Dockerfile, and of each file that it copies or installs from."""

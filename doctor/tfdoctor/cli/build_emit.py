@@ -11,17 +11,17 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.dockerfile.folder import make_folder_files
-from tfdoctor.errors import Error, UsageError
+from tfdoctor.core.errors import Error, UsageError
+from tfdoctor.core.text import clean_line
+from tfdoctor.images.folder import make_folder_files
 from tfdoctor.render.build import render_build_folder
 from tfdoctor.system.writing import place_file
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tfdoctor.dockerfile.emit import EmittedImage
-    from tfdoctor.plan import Option
+    from tfdoctor.images.emit import EmittedImage
+    from tfdoctor.planning import Option
 
 __all__ = ["format_command", "write_context"]
 

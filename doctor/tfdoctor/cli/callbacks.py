@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.render.terminal import OUT
 from tfdoctor.render.verify import render_stage
-from tfdoctor.verify.session import ignore_stage
+from tfdoctor.verification.session import ignore_stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdoctor.findings import Stage
+    from tfdoctor.core.findings import Stage
 
 __all__ = ["make_stage_printer"]
 

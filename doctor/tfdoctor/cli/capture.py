@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tfdoctor import __version__
 from tfdoctor.cli.options import Json, Python, Timeout, command, option
 from tfdoctor.compat import Compat
-from tfdoctor.errors import ExitCode
-from tfdoctor.examine import examine, make_live_system
+from tfdoctor.core.errors import ExitCode
+from tfdoctor.diagnosis import examine, make_live_system
 from tfdoctor.render.capture import make_capture_json, render_recording
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
@@ -21,9 +21,9 @@ from tfdoctor.system import RecordedSystem, RecordingSystem, archive, bundle
 from tfdoctor.system.identity import make_redactor
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import Facts
-    from tfdoctor.findings import Report
-    from tfdoctor.privacy.redactor import Redactor
+    from tfdoctor.core.facts import Facts
+    from tfdoctor.core.findings import Report
+    from tfdoctor.core.privacy.redactor import Redactor
     from tfdoctor.system import System
 
 

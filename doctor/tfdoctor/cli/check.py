@@ -23,16 +23,16 @@ from tfdoctor.cli.options import (
     option,
     verbose_option,
 )
-from tfdoctor.errors import Error, ExitCode, UsageError
-from tfdoctor.examine import evaluate_facts, examine, make_live_system, run_tensorflow, start_query
-from tfdoctor.text import clean_line
+from tfdoctor.core.errors import Error, ExitCode, UsageError
+from tfdoctor.core.text import clean_line
+from tfdoctor.diagnosis import evaluate_facts, examine, make_live_system, run_tensorflow, start_query
 
 if TYPE_CHECKING:
     from tfdoctor.cli.capture import RedactedRecording
     from tfdoctor.compat import Compat
-    from tfdoctor.environment.models import FixOffer
-    from tfdoctor.findings import Report
-    from tfdoctor.report.diff import Comparison
+    from tfdoctor.core.findings import Report
+    from tfdoctor.diagnosis.diff import Comparison
+    from tfdoctor.environments.models import FixOffer
     from tfdoctor.system import RecordedSystem, System
 
 
@@ -136,7 +136,7 @@ def check(
             comparison = _compare_reports(earlier, comparable_report, compat, timeout)
         offer = None
         if facts is None and (html is not None or not (quiet or as_json)):
-            from tfdoctor.environment.fix_availability import find_fix_offer
+            from tfdoctor.environments.fix_availability import find_fix_offer
 
             offer = find_fix_offer(report, system)
         check_command = _format_check_command(python=requested_python, facts=facts)
@@ -207,8 +207,8 @@ def _run_simulated_check(
     from tfdoctor.render.json import write_json
     from tfdoctor.render.report import make_report_json
     from tfdoctor.render.verify import make_simulation_json
-    from tfdoctor.simulate.facts import RealGpuFilter
-    from tfdoctor.verify.session import STAGE_MEANINGS
+    from tfdoctor.verification.session import STAGE_MEANINGS
+    from tfdoctor.verification.simulate.facts import RealGpuFilter
 
     compat = Compat.load()
     simulation = parse_simulation(compat, gpu_names, driver=driver)
@@ -347,13 +347,13 @@ def _load_modules(compat: Compat) -> None:
     This function must not import modules that a probe imports at the same time.
     """
     compat.prepare()
-    for name in ("report.diagnose", "render.report", "environment.fix_availability"):
+    for name in ("diagnosis.report", "render.report", "environments.fix_availability"):
         importlib.import_module(f"tfdoctor.{name}")
 
 
 def _compare_reports(earlier: RecordedSystem, report: Report, compat: Compat, timeout: float) -> Comparison:
     """Examine an earlier recording, and compare its report with the given one."""
-    from tfdoctor.report.diff import compare
+    from tfdoctor.diagnosis.diff import compare
 
     return compare(examine(earlier, compat, python=earlier.python, timeout=timeout), report)
 
@@ -453,7 +453,7 @@ def choose_exit_status(report: Report, fail_on: str) -> ExitCode:
     It is 1 if a finding is at least as severe as `fail_on`. Otherwise it is 3 if it is unknown whether TensorFlow will
     use a GPU, and 0 if that is known. It is always 0 if `fail_on` is "never".
     """
-    from tfdoctor.findings import Severity
+    from tfdoctor.core.findings import Severity
 
     if fail_on == "never":
         return ExitCode.OK
@@ -465,6 +465,6 @@ def choose_exit_status(report: Report, fail_on: str) -> ExitCode:
 
 def _is_verdict_unknown(report: Report) -> bool:
     """Return whether it is unknown if TensorFlow will use a GPU. A missing TensorFlow counts as known."""
-    from tfdoctor.facts import Absent
+    from tfdoctor.core.facts import Absent
 
     return report.verdict.gpu_usable is None and not isinstance(report.facts.tensorflow, Absent)

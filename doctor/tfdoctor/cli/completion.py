@@ -10,9 +10,9 @@ import enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tfdoctor.cli.options import argument, command
-from tfdoctor.errors import ExitCode
+from tfdoctor.core.errors import ExitCode
+from tfdoctor.core.text import clean_line
 from tfdoctor.render.terminal import OUT
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,20 +128,21 @@ def list_completions(words: Sequence[str]) -> Completions:
 
     The result is [(FILES_MARKER, "")] if a file name is expected.
     """
-    from tfdoctor.cli.main import COMMANDS, make_command_group
+    from tfdoctor.cli.commands import list_commands
+    from tfdoctor.cli.main import make_command_group
 
     *earlier_words, last_word = words
     group = make_command_group()
     if earlier_words[:1] == ["help"]:
-        return _filter_words(last_word, COMMANDS.items())
+        return _filter_words(last_word, list_commands().items())
     command_name = next((word for word in earlier_words if not word.startswith("-")), None)
     if command_name is None:
         if not last_word.startswith("-"):
-            return _filter_words(last_word, COMMANDS.items())
+            return _filter_words(last_word, list_commands().items())
         return _filter_words(
             last_word, _list_options(group.make_context("tfdoctor", [], resilient_parsing=True))
         )
-    if command_name not in COMMANDS:
+    if command_name not in list_commands():
         return []
     return _complete_in_command(
         group.commands[command_name], earlier_words[earlier_words.index(command_name) + 1 :], last_word

@@ -54,16 +54,17 @@ def complete_code(incomplete: str) -> Completions:
 
 def complete_cause_or_code(incomplete: str) -> Completions:
     """Return the codes that `explain` accepts with their titles, and the causes with their meanings."""
-    from tfdoctor.explain import list_entries
+    from tfdoctor.cli.explain import load_documentation
+    from tfdoctor.diagnosis.explain import list_entries
 
-    entries = list_entries()
+    entries = list_entries(load_documentation())
     causes = ((entry.cause.value, entry.meaning) for entry in entries.causes)
     return _filter_values(incomplete, [*((rule.code, rule.title) for rule in entries.rules), *causes])
 
 
 def complete_kind(incomplete: str) -> Completions:
     """Return the kinds of output that `parse` accepts."""
-    from tfdoctor.parse.registry import PARSERS
+    from tfdoctor.probes.parsers.registry import PARSERS
 
     return _filter_values(incomplete, [("auto", "Find out."), *((kind, "") for kind in PARSERS)])
 

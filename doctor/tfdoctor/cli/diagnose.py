@@ -23,15 +23,15 @@ from tfdoctor.cli.options import (
     verbose_option,
 )
 from tfdoctor.compat import Compat
-from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.findings import Severity
+from tfdoctor.core.errors import ExitCode, UsageError
+from tfdoctor.core.findings import Severity
+from tfdoctor.core.text import clean, clean_line
 from tfdoctor.logs.report import LogReport, diagnose_log, merge_host_finding
 from tfdoctor.render.log import make_log_json, render_log
 from tfdoctor.render.progress import show_read_progress
 from tfdoctor.render.terminal import ERR, OUT
-from tfdoctor.running import streams
-from tfdoctor.running.streams import STDIN, read_log
-from tfdoctor.text import clean, clean_line
+from tfdoctor.verification.running import streams
+from tfdoctor.verification.running.streams import STDIN, read_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -119,7 +119,7 @@ def diagnose(
 
 def _apply_host_facts(reports: Sequence[LogReport], compat: Compat) -> list[LogReport]:
     """Return the reports, with the cause from the facts about this host if a log does not show one."""
-    from tfdoctor.examine import examine
+    from tfdoctor.diagnosis import examine
     from tfdoctor.system import LiveSystem
 
     report = examine(LiveSystem(), compat)
@@ -206,7 +206,7 @@ def _follow_log(name: str, compat: Compat, *, prints_verdicts: bool) -> LogRepor
 
     With `prints_verdicts`, print the verdict whenever it changes.
     """
-    from tfdoctor.running.watch import LogWatcher
+    from tfdoctor.verification.running.watch import LogWatcher
 
     label = clean(name, limit=300)
     if prints_verdicts and ERR.is_terminal:

@@ -1,7 +1,7 @@
 """Parse the usual `check` command lines without Typer, because importing Typer is slow.
 
-The `cluster` command of `fleet run --connect` is also parsed here, because it runs on hosts without Typer. Typer parses
-all other command lines: abbreviations, `--option=value`, wrong options and --help. A test compares the two parsers.
+Typer parses all other command lines: abbreviations, `--option=value`, wrong options and --help. A test compares the
+two parsers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tfdoctor.cli.options import FailOn
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["CONNECT_COMMAND", "CheckOptions", "parse_check", "parse_connect"]
+__all__ = ["CheckOptions", "parse_check"]
 
 
 class CheckOptions(TypedDict):
@@ -64,30 +64,6 @@ VALUE_OPTIONS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
 
 Typer parses any other value, such as one that begins with a hyphen.
 """
-CONNECT_COMMAND = ("cluster", "--connect", "--json", "--fail-on", "never")
-"""The command that `fleet run --connect` runs on a host. `--timeout SECONDS --tf-config JSON` follows."""
-
-
-def parse_connect(words: Sequence[str]) -> dict[str, Any] | None:
-    """Parse the command that `fleet run --connect` runs on a host, and return the arguments of `cluster`.
-
-    Return None for any other command line.
-    """
-    if len(words) != len(CONNECT_COMMAND) + 4:
-        return None
-    *command, timeout_option, timeout, config_option, tf_config = words
-    if (*command, timeout_option, config_option) != (*CONNECT_COMMAND, "--timeout", "--tf-config"):
-        return None
-    _, timeout_pattern, _ = VALUE_OPTIONS["--timeout"]
-    if re.fullmatch(timeout_pattern, timeout) is None or not tf_config.startswith("{"):
-        return None
-    return {
-        "connect": True,
-        "as_json": True,
-        "fail_on": FailOn.never,
-        "timeout": float(timeout),
-        "tf_config": tf_config,
-    }
 
 
 def parse_check(words: Sequence[str]) -> CheckOptions | None:

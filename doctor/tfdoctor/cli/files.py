@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.requirements import (
+from tfdoctor.core.errors import UsageError
+from tfdoctor.core.text import clean_line
+from tfdoctor.environments.requirements import (
     RequirementSet,
     parse_packages,
     parse_requirements,
     read_requirement_files,
 )
-from tfdoctor.errors import UsageError
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

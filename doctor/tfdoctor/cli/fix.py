@@ -20,9 +20,10 @@ from tfdoctor.cli.options import (
     verbose_option,
 )
 from tfdoctor.compat import Compat
-from tfdoctor.environment.fix import FixRequest, find_prefix, fix_environment, plan_fix, undo_fix
-from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.findings import Severity
+from tfdoctor.core.errors import ExitCode, UsageError
+from tfdoctor.core.findings import Severity
+from tfdoctor.core.text import clean_line
+from tfdoctor.environments.fix import FixRequest, find_prefix, fix_environment, plan_fix, undo_fix
 from tfdoctor.render.fix import make_fix_json, make_undo_json, render_fix, render_undo
 from tfdoctor.render.json import write_json
 from tfdoctor.render.progress import open_progress
@@ -31,12 +32,11 @@ from tfdoctor.rules import RULES_BY_CODE
 from tfdoctor.rules.retired import RETIRED_RULES, find_current_codes
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.environment.models import FixResult
+    from tfdoctor.environments.models import FixResult
     from tfdoctor.rules.retired import RetiredRule
     from tfdoctor.system import System
 

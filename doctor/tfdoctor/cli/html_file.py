@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.cli.log_arguments import write_note
+from tfdoctor.core.text import clean_line
 from tfdoctor.system.writing import write_file
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from pathlib import Path

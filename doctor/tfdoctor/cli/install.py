@@ -31,8 +31,11 @@ from tfdoctor.cli.options import (
 )
 from tfdoctor.cli.simulation_options import parse_simulation, verify_simulated_python
 from tfdoctor.compat import Compat
-from tfdoctor.environment.disk_space import compute_needs, measure_disk_usage, require_space
-from tfdoctor.environment.install import (
+from tfdoctor.core.errors import Error, ExitCode, UsageError
+from tfdoctor.core.text import clean_line
+from tfdoctor.diagnosis import collect_facts
+from tfdoctor.environments.disk_space import compute_needs, measure_disk_usage, require_space
+from tfdoctor.environments.install import (
     describe_changes,
     install_environment,
     list_install_commands,
@@ -40,21 +43,19 @@ from tfdoctor.environment.install import (
     make_install_sizes,
     resolve_requirements,
 )
-from tfdoctor.environment.install_state import read_record, require_usable_folder
-from tfdoctor.environment.installers import InstallFailedError, find_uv
-from tfdoctor.environment.requirements import parse_packages
-from tfdoctor.environment.resolution import NoSolutionError
-from tfdoctor.environment.selection import InstallOptions, PlanChoice, choose_plan, make_install_request
-from tfdoctor.environment.smoke_test import examine_installed, is_gpu_missing, is_intact
-from tfdoctor.errors import Error, ExitCode, UsageError
-from tfdoctor.examine import collect_facts
-from tfdoctor.fit import Fit, Host, build_host, find_best_fit
-from tfdoctor.plan.arguments import (
+from tfdoctor.environments.install_state import read_record, require_usable_folder
+from tfdoctor.environments.installers import InstallFailedError, find_uv
+from tfdoctor.environments.requirements import parse_packages
+from tfdoctor.environments.resolution import NoSolutionError
+from tfdoctor.environments.selection import InstallOptions, PlanChoice, choose_plan, make_install_request
+from tfdoctor.environments.smoke_test import examine_installed, is_gpu_missing, is_intact
+from tfdoctor.planning.arguments import (
     expand_ambiguous_gpus,
     find_common_answer,
     parse_python_version,
     validate_driver,
 )
+from tfdoctor.prediction.fit import Fit, Host, build_host, find_best_fit
 from tfdoctor.render.install import (
     make_environment_json,
     make_install_json,
@@ -70,18 +71,17 @@ from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.render.verify import make_verification_json, render_result
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
-from tfdoctor.text import clean_line
-from tfdoctor.verify.session import VerifyRequest
+from tfdoctor.verification.session import VerifyRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.environment.disk_space import DiskSpaceNeed
-    from tfdoctor.environment.install import InstallRequest, InstallResult
-    from tfdoctor.facts import MachineFacts
-    from tfdoctor.findings import Report, Verification
-    from tfdoctor.simulate.request import SimulatedGpus
+    from tfdoctor.core.facts import MachineFacts
+    from tfdoctor.core.findings import Report, Verification
+    from tfdoctor.environments.disk_space import DiskSpaceNeed
+    from tfdoctor.environments.install import InstallRequest, InstallResult
     from tfdoctor.system import System
+    from tfdoctor.verification.simulate.request import SimulatedGpus
 
 _INDEX = re.compile(r"(?:https?://[A-Za-z0-9.\-\[\]:]{1,255}|file://)(?:/[A-Za-z0-9._~%+/\-]{0,500})?")
 """Matches an http, https or file URL without credentials, query and fragment."""

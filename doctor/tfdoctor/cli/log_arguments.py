@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tfdoctor.errors import UsageError
-from tfdoctor.running.streams import STDIN
+from tfdoctor.core.errors import UsageError
+from tfdoctor.verification.running.streams import STDIN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tfdoctor.errors import UsageError
-from tfdoctor.fit import Host, build_host
-from tfdoctor.plan.arguments import parse_gpu, validate_driver
+from tfdoctor.core.errors import UsageError
+from tfdoctor.planning.arguments import parse_gpu, validate_driver
+from tfdoctor.prediction.fit import Host, build_host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from tfdoctor.compat import Compat
-    from tfdoctor.facts import Facts
-    from tfdoctor.fit import HostGpu
+    from tfdoctor.core.facts import Facts
+    from tfdoctor.prediction.fit import HostGpu
 
 __all__ = ["select_host"]
 
@@ -59,7 +59,7 @@ def _needs_arm64(compat: Compat, gpus: Sequence[HostGpu]) -> bool:
 
 def _collect_host_facts(compat: Compat, facts: Path | None) -> Facts:
     """Collect the facts about this host or, if `facts` is the path of a recording, those in the recording."""
-    from tfdoctor.examine import collect_facts
+    from tfdoctor.diagnosis import collect_facts
     from tfdoctor.system import LiveSystem, RecordedSystem
 
     system = LiveSystem() if facts is None else RecordedSystem(facts)

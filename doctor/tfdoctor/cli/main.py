@@ -7,44 +7,17 @@ import inspect
 import shlex
 import sys
 from collections.abc import Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer.core import TyperGroup
 
-from tfdoctor.errors import UsageError
-from tfdoctor.text import clean_line
+from tfdoctor.cli.commands import list_commands, load_command
+from tfdoctor.core.errors import UsageError
+from tfdoctor.core.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-COMMANDS = {
-    "check": "Why does TensorFlow (not) see the GPUs?",
-    "diagnose": "What does this TensorFlow log mean?",
-    "fix": "Fix what `check` finds, as far as software can.",
-    "install": "Make a virtual environment in which TensorFlow sees the GPUs.",
-    "build": "Build a container image in which TensorFlow sees the GPUs.",
-    "verify": "Test TensorFlow on the GPUs, in an image or an environment.",
-    "recommend": "Which TensorFlow works on this machine, and how to install it.",
-    "matrix": "Which TensorFlow works with which CUDA, driver, Python and GPU?",
-    "run": "Run a program unchanged, and explain its log when it ends.",
-    "placement": "Which operations ran on which device, by TensorFlow's log?",
-    "bench": "Is the GPU worth it, and why are two slower than one?",
-    "cluster": "Is this TF_CONFIG right, and does each task answer?",
-    "fleet": "Which host of a cluster is not like the others?",
-    "lint": "What in this code keeps TensorFlow from the GPUs?",
-    "explain": "What does a finding's code, a cause, or a message mean?",
-    "parse": "What does this output of nvidia-smi, nvcc, ldconfig … say?",
-    "capture": "Record what `check` looks at, so that others can judge it.",
-    "report": "Print redacted Markdown for a bug report.",
-    "completion": "Set up shell completion of commands, options and values.",
-}
-"""The first line of each command's help text.
-
-The module and the function of a command have the command's name. The rest of the help
-text is the function's docstring without its first line.
-"""
 
 GLOBAL_OPTIONS = ("--version", "-V", "--help", "-h")
 """The options that may precede a command."""
@@ -65,15 +38,13 @@ class _Commands(Mapping[str, Any]):
         self._loaded_commands: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in COMMANDS:
-            raise KeyError(name)
         if name not in self._loaded_commands:
-            function = _adapt_to_typer(getattr(import_module(f"tfdoctor.cli.{name}"), name))
+            function = _adapt_to_typer(load_command(name))
             details = inspect.cleandoc(function.__doc__).partition("\n\n")[2]
             app = typer.Typer(add_completion=False, rich_markup_mode=None)
             app.command(
                 name,
-                help=f"{COMMANDS[name]}\n\n{details}",
+                help=f"{list_commands()[name]}\n\n{details}",
                 # In `run`, everything after the program's name belongs to the program.
                 context_settings={"allow_interspersed_args": name != "run"},
             )(function)
@@ -81,10 +52,10 @@ class _Commands(Mapping[str, Any]):
         return self._loaded_commands[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
+        return iter(list_commands())
 
     def __len__(self) -> int:
-        return len(COMMANDS)
+        return len(list_commands())
 
 
 def _adapt_to_typer(function: Any) -> Any:
@@ -130,7 +101,7 @@ class _Group(TyperGroup):
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl(list(list_commands().items()))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         arguments = _normalize_arguments(args)
@@ -152,9 +123,10 @@ def _check_order(arguments: list[str]) -> None:
     first_argument = arguments[0] if arguments else ""
     if not first_argument.startswith("-") or first_argument in GLOBAL_OPTIONS:
         return
-    index = next((position for position, argument in enumerate(arguments) if argument in COMMANDS), None)
+    commands = list_commands()
+    index = next((position for position, argument in enumerate(arguments) if argument in commands), None)
     if index is None:
-        corrected = [next(iter(COMMANDS)), *arguments]
+        corrected = ["check", *arguments]
         msg = f"{clean_line(first_argument)} is an option of a command, and no command is named."
     else:
         corrected = [arguments[index], *arguments[:index], *arguments[index + 1 :]]

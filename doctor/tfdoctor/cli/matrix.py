@@ -7,23 +7,23 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
-from tfdoctor import versions
 from tfdoctor.cli import completion_values
 from tfdoctor.cli.options import Force, Json, command, option
 from tfdoctor.compat import Compat, UnknownReleaseError
-from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.fit.matrix import MatrixQuery, list_refusals, select_rows
-from tfdoctor.plan.overview import list_overviews
-from tfdoctor.plan.release_sheet import make_sheet
+from tfdoctor.core import versions
+from tfdoctor.core.errors import ExitCode, UsageError
+from tfdoctor.core.text import clean_line
+from tfdoctor.planning.overview import list_overviews
+from tfdoctor.planning.release_sheet import make_sheet
+from tfdoctor.prediction.fit.matrix import MatrixQuery, list_refusals, select_rows
 from tfdoctor.render import matrix as rendering
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.fit.matrix import MatrixRow
+    from tfdoctor.prediction.fit.matrix import MatrixRow
 
 RELEASES_HINT = "`tfdoctor matrix` lists every release."
 GPUS_HINT = "`tfdoctor matrix --list-gpus` lists every GPU; --cc takes its compute capability."
@@ -147,7 +147,7 @@ def _write_explorer(target: Path, *, force: bool) -> int:
     Raise UsageError or Error if it cannot be written.
     """
     from tfdoctor.cli.log_arguments import write_note
-    from tfdoctor.plan.answer_table_builder import build_answer_table
+    from tfdoctor.planning.answer_table_builder import build_answer_table
     from tfdoctor.render.html.explorer import make_explorer_html
     from tfdoctor.render.progress import open_progress
     from tfdoctor.render.terminal import ERR

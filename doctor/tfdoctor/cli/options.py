@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from tfdoctor.cli import completion_values
-from tfdoctor.records import dataclass
+from tfdoctor.core.records import dataclass
 
 __all__ = [
     "Driver",

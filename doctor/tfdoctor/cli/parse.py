@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tfdoctor.cli import completion_values
 from tfdoctor.cli.options import Json, argument, command
-from tfdoctor.errors import UsageError
-from tfdoctor.parse.registry import PARSERS, detect_kind
-from tfdoctor.parse.registry import parse as parse_text
+from tfdoctor.core.errors import UsageError
+from tfdoctor.core.text import clean_line
+from tfdoctor.probes.parsers.registry import PARSERS, detect_kind
+from tfdoctor.probes.parsers.registry import parse as parse_text
 from tfdoctor.render.json import SCHEMA_VERSION, write_json
 from tfdoctor.render.terminal import OUT
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

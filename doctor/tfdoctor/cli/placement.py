@@ -9,15 +9,15 @@ from typing import Annotated
 from tfdoctor.cli.log_arguments import select_logs, write_note
 from tfdoctor.cli.options import FailOn, FailOnOption, Force, Json, argument, command, option, verbose_option
 from tfdoctor.compat import Compat
-from tfdoctor.errors import ExitCode
-from tfdoctor.findings import Severity
-from tfdoctor.placement import evaluate_placement, infer_release_range, needs_kernels, read_placement
+from tfdoctor.core.errors import ExitCode
+from tfdoctor.core.findings import Severity
+from tfdoctor.core.text import clean
+from tfdoctor.logs.placement import evaluate_placement, infer_release_range, needs_kernels, read_placement
 from tfdoctor.render.placement import make_placement_json, make_placement_svg, render_placement
 from tfdoctor.render.progress import show_read_progress
 from tfdoctor.render.terminal import ERR, OUT
-from tfdoctor.running.streams import read_log
 from tfdoctor.system.writing import check_output_file, write_file
-from tfdoctor.text import clean
+from tfdoctor.verification.running.streams import read_log
 
 
 @command

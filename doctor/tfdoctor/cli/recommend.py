@@ -9,9 +9,9 @@ from tfdoctor.cli import completion_values
 from tfdoctor.cli.machine import select_host
 from tfdoctor.cli.options import Json, command, option, verbose_option
 from tfdoctor.compat import Compat
-from tfdoctor.errors import ExitCode
-from tfdoctor.plan import Method, Request
-from tfdoctor.plan.arguments import add_machine_arguments, make_plan, parse_python_version
+from tfdoctor.core.errors import ExitCode
+from tfdoctor.planning import Method, Request
+from tfdoctor.planning.arguments import add_machine_arguments, make_plan, parse_python_version
 from tfdoctor.render.json import write_json
 from tfdoctor.render.plan import make_recommendation_json, render_recommendation
 from tfdoctor.render.terminal import OUT

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from tfdoctor.cli.capture import record_system, warn_of_differences
 from tfdoctor.cli.options import Python, Timeout, command, option
 from tfdoctor.compat import Compat
-from tfdoctor.errors import ExitCode
-from tfdoctor.examine import make_live_system
+from tfdoctor.core.errors import ExitCode
+from tfdoctor.diagnosis import make_live_system
 from tfdoctor.render.report_markdown import make_report_markdown
 from tfdoctor.render.terminal import OUT
 from tfdoctor.system import RecordedSystem

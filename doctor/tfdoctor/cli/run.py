@@ -9,21 +9,21 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.options import FailOn, Quiet, argument, command, option, verbose_option
-from tfdoctor.errors import Error, UsageError
-from tfdoctor.findings import Severity
-from tfdoctor.running.launch import (
+from tfdoctor.core.errors import Error, UsageError
+from tfdoctor.core.findings import Severity
+from tfdoctor.core.text import clean_line
+from tfdoctor.system import signals
+from tfdoctor.verification.running.launch import (
     make_loader_environment,
     make_placement_environment,
     replace_unusable_streams,
 )
-from tfdoctor.system import signals
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.running.log_worker import LogWorker
-    from tfdoctor.running.passthrough import Passthrough
+    from tfdoctor.verification.running.log_worker import LogWorker
+    from tfdoctor.verification.running.passthrough import Passthrough
 
 NOT_EXECUTABLE_STATUS, NOT_FOUND_STATUS = 126, 127
 """The exit statuses that shells, `env` and `nohup` use if a program cannot be started."""
@@ -68,8 +68,8 @@ def run(
         raise Error(
             "run needs Linux or another POSIX system.", hint="python train.py 2>&1 | tfdoctor diagnose"
         )
-    from tfdoctor.running.log_worker import LogWorker
-    from tfdoctor.running.passthrough import Passthrough, hold_signals
+    from tfdoctor.verification.running.log_worker import LogWorker
+    from tfdoctor.verification.running.passthrough import Passthrough, hold_signals
 
     replace_unusable_streams()
     environment, placement_notes = (

@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.errors import UsageError
-from tfdoctor.plan.arguments import parse_gpu, validate_driver
-from tfdoctor.simulate.request import add_stand_in, make_simulated_gpus
+from tfdoctor.core.errors import UsageError
+from tfdoctor.planning.arguments import parse_gpu, validate_driver
+from tfdoctor.verification.simulate.request import add_stand_in, make_simulated_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.compat import Compat
-    from tfdoctor.engine import ContainerEngine
-    from tfdoctor.findings import Verification
-    from tfdoctor.simulate.request import SimulatedGpus
+    from tfdoctor.core.findings import Verification
+    from tfdoctor.images.engine import ContainerEngine
     from tfdoctor.system import LiveSystem
-    from tfdoctor.verify.session import VerifyRequest
+    from tfdoctor.verification.session import VerifyRequest
+    from tfdoctor.verification.simulate.request import SimulatedGpus
 
 __all__ = [
     "make_stand_in_system",
@@ -65,8 +65,8 @@ def make_stand_in_system(python: str | None, simulation: SimulatedGpus) -> LiveS
 
     Raise CompilerError if the stand-in cannot be built.
     """
-    from tfdoctor.examine import make_live_system
-    from tfdoctor.simulate.build import build_stand_in
+    from tfdoctor.diagnosis import make_live_system
+    from tfdoctor.verification.simulate.build import build_stand_in
 
     host = make_live_system(python)
     folder = build_stand_in(host.env)
@@ -101,7 +101,7 @@ def verify_simulated_python(
     """
     from tfdoctor.cli.callbacks import make_stage_printer
     from tfdoctor.render.progress import open_progress
-    from tfdoctor.verify.python import verify_python
+    from tfdoctor.verification.python import verify_python
 
     system = make_stand_in_system(python, simulation)
     print_simulation_title(simulation, quiet=quiet)
@@ -126,8 +126,8 @@ def verify_simulated_image(
     """
     from tfdoctor.cli.callbacks import make_stage_printer
     from tfdoctor.render.progress import open_progress
-    from tfdoctor.simulate.build import build_stand_in
-    from tfdoctor.verify.image import verify_image
+    from tfdoctor.verification.image import verify_image
+    from tfdoctor.verification.simulate.build import build_stand_in
 
     stand_in = build_stand_in()
     print_simulation_title(simulation, quiet=quiet)

@@ -11,8 +11,8 @@ import threading
 from typing import TYPE_CHECKING, NoReturn
 
 from tfdoctor.cli import stdio
-from tfdoctor.cli.fast_parser import parse_check, parse_connect
-from tfdoctor.errors import Error, ExitCode
+from tfdoctor.cli.fast_parser import parse_check
+from tfdoctor.core.errors import Error, ExitCode
 from tfdoctor.system import signals
 
 if TYPE_CHECKING:
@@ -122,19 +122,23 @@ def _run_check(options: CheckOptions) -> int:
 def _run_other_command() -> int:
     """Run a command line that is not a simple `check`, and return the exit status.
 
-    Typer parses it, unless it is the command of `fleet run --connect`.
+    Typer parses it, unless an extension can run it without Typer.
     """
-    connect_options = parse_connect(sys.argv[1:])
-    if connect_options is not None:
-        from tfdoctor.cli.cluster import cluster
+    from tfdoctor.cli.commands import CORE_COMMANDS
 
-        return cluster(**connect_options)
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] not in CORE_COMMANDS and not arguments[0].startswith("-"):
+        from tfdoctor.cli.extensions import find_extensions, load_object
 
+        extension = find_extensions().get(arguments[0])
+        if extension is not None and extension.run_without_typer:
+            status = load_object(extension.run_without_typer)(arguments)
+            if status is not None:
+                return int(status)
     import typer
 
     from tfdoctor.cli.main import make_command_group
 
-    arguments = sys.argv[1:]
     try:
         status = make_command_group()(arguments or ["--help"], standalone_mode=False)
     except typer.Exit as typer_exit:
@@ -197,7 +201,7 @@ def _report_error(exit_code: ExitCode, kind: str, message: str, hint: str, wants
 
     With `wants_json`, write JSON to standard output; if that fails, or without it, write text to standard error.
     """
-    from tfdoctor.text import clean, strip_credentials
+    from tfdoctor.core.text import clean, strip_credentials
 
     secret_arguments = [argument for argument in sys.argv[1:] if "@" in argument]
     message, hint = (

@@ -23,20 +23,20 @@ from tfdoctor.cli.options import (
 )
 from tfdoctor.cli.simulation_options import parse_simulation, verify_simulated_image, verify_simulated_python
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.write import validate_reference
-from tfdoctor.errors import ExitCode, UsageError
+from tfdoctor.core.errors import ExitCode, UsageError
+from tfdoctor.core.text import clean_line
+from tfdoctor.images.write import validate_reference
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
 from tfdoctor.render.verify import make_junit_xml, make_verification_json, render_result
 from tfdoctor.system.writing import check_output_file, write_file
-from tfdoctor.text import clean_line
-from tfdoctor.verify.session import VerifyRequest
-from tfdoctor.verify.stages import STAGES, Limits
+from tfdoctor.verification.session import VerifyRequest
+from tfdoctor.verification.stages import STAGES, Limits
 
 if TYPE_CHECKING:
-    from tfdoctor.engine import ContainerEngine
-    from tfdoctor.facts import Facts
-    from tfdoctor.findings import Verification
+    from tfdoctor.core.facts import Facts
+    from tfdoctor.core.findings import Verification
+    from tfdoctor.images.engine import ContainerEngine
 
 PROBE_TIMEOUT_S = 8.0
 """The time limit in seconds for examining this host."""
@@ -164,8 +164,8 @@ def _write_page(target: Path, verification: Verification, *, force: bool, quiet:
 
 def _verify_image(compat: Compat, image: str, request: VerifyRequest, *, quiet: bool) -> Verification:
     """Verify an image of the local engine."""
-    from tfdoctor.engine import connect
-    from tfdoctor.verify.image import verify_image
+    from tfdoctor.images.engine import connect
+    from tfdoctor.verification.image import verify_image
 
     engine = connect()
     if request.simulated_gpus is not None:
@@ -176,7 +176,7 @@ def _verify_image(compat: Compat, image: str, request: VerifyRequest, *, quiet: 
 
 def collect_engine_host_facts(compat: Compat, engine: ContainerEngine) -> Facts | None:
     """Return the facts of this host if the engine runs on it, or None if the engine is remote."""
-    from tfdoctor.examine import collect_facts
+    from tfdoctor.diagnosis import collect_facts
     from tfdoctor.system import LiveSystem
 
     if not engine.url.startswith("unix://"):
@@ -188,8 +188,8 @@ def _verify_python(
     compat: Compat, python: str | None, request: VerifyRequest, *, quiet: bool
 ) -> Verification:
     """Verify a Python of this host."""
-    from tfdoctor.examine import make_live_system
-    from tfdoctor.verify.python import verify_python
+    from tfdoctor.diagnosis import make_live_system
+    from tfdoctor.verification.python import verify_python
 
     if request.simulated_gpus is not None:
         return verify_simulated_python(compat, python, request, request.simulated_gpus, quiet=quiet)

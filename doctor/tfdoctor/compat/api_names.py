@@ -6,7 +6,7 @@ from dataclasses import field
 from pathlib import Path
 
 from tfdoctor.compat.decode import Sources, read_table
-from tfdoctor.records import dataclass
+from tfdoctor.core.records import dataclass
 
 __all__ = ["ApiNames", "load_api_names"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tfdoctor.compat.decode import Capability, Evidence, Sources, read_table
-from tfdoctor.records import dataclass
+from tfdoctor.core.records import dataclass
 
 __all__ = ["Arm64", "Arm64Index", "Arm64Kind", "Arm64Source", "load_arm64"]
 

@@ -7,9 +7,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from tfdoctor import versions
 from tfdoctor.compat.decode import Capability, Converted, Sources, read_table
-from tfdoctor.records import dataclass
+from tfdoctor.core import versions
+from tfdoctor.core.records import dataclass
 
 __all__ = [
     "Cards",

@@ -6,10 +6,10 @@ from dataclasses import field
 from pathlib import Path
 from typing import ClassVar
 
-from tfdoctor import versions
 from tfdoctor.compat.decode import Capability, Evidence, Sources, read_table
 from tfdoctor.compat.releases import Platform
-from tfdoctor.records import dataclass
+from tfdoctor.core import versions
+from tfdoctor.core.records import dataclass
 
 __all__ = [
     "CudaFamily",

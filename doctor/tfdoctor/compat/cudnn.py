@@ -7,9 +7,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from tfdoctor import versions
 from tfdoctor.compat.decode import Capability, Evidence, Sources, read_table
-from tfdoctor.records import dataclass
+from tfdoctor.core import versions
+from tfdoctor.core.records import dataclass
 
 __all__ = ["CondaCudnn", "CudnnRange", "CudnnSupport", "CudnnTable", "load_cudnn"]
 

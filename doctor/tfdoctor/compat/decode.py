@@ -24,8 +24,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
-from tfdoctor.parse import toml
-from tfdoctor.versions import parse_capability, satisfies
+from tfdoctor.core import toml
+from tfdoctor.core.versions import parse_capability, satisfies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

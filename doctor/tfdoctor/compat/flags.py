@@ -7,7 +7,7 @@ from dataclasses import field
 from pathlib import Path
 
 from tfdoctor.compat.decode import ReleaseSet, Sources, read_table
-from tfdoctor.records import dataclass
+from tfdoctor.core.records import dataclass
 
 __all__ = ["Flags", "load_flags"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tfdoctor.compat.decode import DataError, Sources, read_table
 from tfdoctor.compat.source_lines import expand_span
-from tfdoctor.records import dataclass
+from tfdoctor.core.records import dataclass
 
 __all__ = ["Functions", "load_functions"]
 

@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, Sources, format_suggestion, read_table
-from tfdoctor.records import dataclass
+from tfdoctor.core import versions
+from tfdoctor.core.records import dataclass
 
 __all__ = ["Gpu", "GpuMatch", "GpuTable", "UnknownGpuError", "extract_core_words", "load_gpus"]
 

@@ -11,9 +11,9 @@ from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, read_table
-from tfdoctor.records import dataclass
+from tfdoctor.core import versions
+from tfdoctor.core.records import dataclass
 
 __all__ = ["ImportNeeds", "find_import_needs", "list_measured_minors", "load_import_needs"]
 

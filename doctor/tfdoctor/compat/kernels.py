@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
-from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, Sources, read_table
 from tfdoctor.compat.source_lines import expand_span
-from tfdoctor.records import dataclass
+from tfdoctor.core import versions
+from tfdoctor.core.records import dataclass
 
 __all__ = ["Kernels", "OperationKernels", "Types", "load_kernels", "normalize_type"]
 

@@ -11,10 +11,10 @@ from dataclasses import field
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from tfdoctor import versions
 from tfdoctor.compat.decode import Converted, Sources, read_table
-from tfdoctor.records import dataclass
-from tfdoctor.text import make_lazy_pattern
+from tfdoctor.core import versions
+from tfdoctor.core.records import dataclass
+from tfdoctor.core.text import make_lazy_pattern
 
 __all__ = [
     "LibraryFamily",

@@ -12,10 +12,10 @@ from dataclasses import field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, read_table
-from tfdoctor.records import dataclass
-from tfdoctor.text import make_lazy_pattern
+from tfdoctor.core import versions
+from tfdoctor.core.records import dataclass
+from tfdoctor.core.text import make_lazy_pattern
 
 __all__ = [
     "Lock",

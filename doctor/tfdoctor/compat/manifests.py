@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from tfdoctor.compat.decode import Converted, Evidence, Sources, read_table
-from tfdoctor.records import dataclass
+from tfdoctor.core.records import dataclass
 
 __all__ = ["Manifest", "Manifests", "load_manifests"]
 

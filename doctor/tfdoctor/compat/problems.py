@@ -8,9 +8,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from tfdoctor import versions
 from tfdoctor.compat.decode import Converted, Evidence, Sources, format_suggestion, read_table
-from tfdoctor.records import dataclass
+from tfdoctor.core import versions
+from tfdoctor.core.records import dataclass
 
 __all__ = ["Problem", "ProblemTable", "capability_matches", "load_problems"]
 

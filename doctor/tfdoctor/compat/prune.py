@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from tfdoctor.compat.decode import Converted, ReleaseSet, Sources, read_table
-from tfdoctor.records import dataclass
+from tfdoctor.core.records import dataclass
 
 __all__ = ["Leftover", "PruneTable", "load_prune"]
 

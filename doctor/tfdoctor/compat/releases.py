@@ -1,6 +1,6 @@
 """TensorFlow releases: compat/tensorflow.json, which scripts measure in the wheels.
 
-In all tables, versions are texts (`tfdoctor.versions` compares them), compute capabilities are texts such as `"8.6"`,
+In all tables, versions are texts (`tfdoctor.core.versions` compares them), compute capabilities are texts such as `"8.6"`,
 sizes are bytes, and dates are ISO 8601. None means that a value was not measured, so nothing may be concluded from it.
 """
 
@@ -13,9 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, Evidence, Sources, as_texts, read_table
-from tfdoctor.records import dataclass
+from tfdoctor.core import versions
+from tfdoctor.core.records import dataclass
 
 __all__ = [
     "SHARED_KEYS",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tfdoctor.compat.decode import DataError, Sources, read_table
-from tfdoctor.records import dataclass
+from tfdoctor.core.records import dataclass
 
 __all__ = ["SourceLines", "expand_span", "load_source_lines"]
 

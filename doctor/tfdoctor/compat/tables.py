@@ -14,10 +14,10 @@ import re
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
 from tfdoctor.compat import releases
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.compat.releases import find_code
+from tfdoctor.core import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

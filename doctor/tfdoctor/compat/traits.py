@@ -6,9 +6,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
-from tfdoctor import versions
 from tfdoctor.compat.decode import Evidence, Sources, read_table
-from tfdoctor.records import dataclass
+from tfdoctor.core import versions
+from tfdoctor.core.records import dataclass
 
 __all__ = ["Trait", "TraitName", "Traits", "load_traits"]
 

@@ -13,9 +13,9 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from tfdoctor import versions
 from tfdoctor.compat.decode import Converted, DataError, Evidence, ReleaseSet, Sources, read_table
-from tfdoctor.records import dataclass
+from tfdoctor.core import versions
+from tfdoctor.core.records import dataclass
 
 __all__ = ["CudaLibrary", "CudaSet", "CudaSets", "CudaWheel", "load_cuda_wheels", "read_sets"]
 

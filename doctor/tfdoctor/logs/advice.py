@@ -6,14 +6,14 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
-from tfdoctor.advice.engine import list_configure_commands, make_toolkit_remedy
-from tfdoctor.advice.search_path import format_export_lines
-from tfdoctor.causes import Cause, CommonRemedy
-from tfdoctor.causes.steps import Remedy
-from tfdoctor.fit.compatibility import find_gpu_reasons, is_locked
-from tfdoctor.fit.models import Host, HostGpu
+from tfdoctor.core import versions
+from tfdoctor.core.causes import Cause, CommonRemedy
+from tfdoctor.core.causes.steps import Remedy
 from tfdoctor.logs.libraries import find_search_path
+from tfdoctor.prediction.fit.compatibility import find_gpu_reasons, is_locked
+from tfdoctor.prediction.fit.models import Host, HostGpu
+from tfdoctor.remedies.engine import list_configure_commands, make_toolkit_remedy
+from tfdoctor.remedies.search_path import format_export_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -13,9 +13,9 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfdoctor.core.text import clean_line
 from tfdoctor.logs.blocks import decode_text
 from tfdoctor.logs.reader import find_record_start, read_lines
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

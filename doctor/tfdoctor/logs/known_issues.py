@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes import Cause
-from tfdoctor.causes.steps import Remedy
 from tfdoctor.compat.problems import capability_matches
+from tfdoctor.core.causes import Cause
+from tfdoctor.core.causes.steps import Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,10 +18,10 @@ from collections import Counter
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
+from tfdoctor.core.text import clean_line
 from tfdoctor.logs.blocks import decode_text
 from tfdoctor.logs.processes import find_process_label_spans, find_process_labels
 from tfdoctor.logs.reader import DIGIT_BYTES_TO_ZERO, DIGITS_TO_ZERO, iter_lines, iter_messages
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

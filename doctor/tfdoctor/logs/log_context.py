@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
-from tfdoctor.findings import Cause
+from tfdoctor.core import versions
+from tfdoctor.core.findings import Cause
 from tfdoctor.logs.libraries import (
     UnopenedLibrary,
     find_mismatched_cuda,

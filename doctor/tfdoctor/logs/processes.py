@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
 from tfdoctor.logs.events import Log
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes.codes import HARMLESS, MISLEADING, RELEASE
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core.causes.codes import HARMLESS, MISLEADING, RELEASE
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core.text import lower_first
 from tfdoctor.logs import advice
 from tfdoctor.logs.detectors import cluster as cluster_detectors
 from tfdoctor.logs.known_issues import describe_known_problems
@@ -24,7 +25,6 @@ from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.sources import drop_other_eras, split_by_writer
 from tfdoctor.logs.verdict import choose_decision, is_registered
-from tfdoctor.text import lower_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor.core.text import clean_line
 from tfdoctor.logs.events import MAX_CHANGES, Event, Log
 from tfdoctor.logs.line_cache import LineCache
 from tfdoctor.logs.processes import find_process_labels
 from tfdoctor.logs.reader import read_lines
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

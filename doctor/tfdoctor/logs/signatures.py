@@ -17,10 +17,10 @@ from typing import Annotated, ClassVar, Literal
 
 from tfdoctor.compat.decode import Converted, DataError, ReleaseSet, decode, read_raw
 from tfdoctor.compat.folder import data_dir
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
+from tfdoctor.core.records import dataclass
+from tfdoctor.core.versions import is_version
 from tfdoctor.logs.reader import DIGITS_TO_ZERO, decode_line, iter_messages
-from tfdoctor.records import dataclass
-from tfdoctor.versions import is_version
 
 __all__ = ["BENIGN_CODES", "Catalogue", "Match", "Role", "Signature", "load_signatures"]
 

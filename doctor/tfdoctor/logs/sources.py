@@ -16,7 +16,7 @@ from bisect import bisect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor.core import versions
 from tfdoctor.logs.events import Log
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
 from tfdoctor.logs.detectors import cluster, gpu, machine, python_import
 from tfdoctor.logs.log_context import Decision, LogContext
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from tfdoctor import versions
+from tfdoctor.core import versions
 from tfdoctor.logs.libraries import is_driver_library, is_gpu_library, is_tensorrt_library, strip_library_name
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.sources import LogSources, Writer, identify_sources

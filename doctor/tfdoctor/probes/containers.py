@@ -11,8 +11,9 @@ import contextlib
 import posixpath
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.facts import Absent, Fact, Known, Unknown
-from tfdoctor.facts.containers import (
+from tfdoctor.core import engine_output as parse
+from tfdoctor.core.facts import Absent, Fact, Known, Unknown
+from tfdoctor.core.facts.containers import (
     CdiSpec,
     ContainerFacts,
     ContainerTool,
@@ -23,11 +24,10 @@ from tfdoctor.facts.containers import (
     ToolkitConfig,
     UnreachableEngine,
 )
-from tfdoctor.parse import engine as parse
-from tfdoctor.parse.cdi import CdiError, parse_cdi
+from tfdoctor.core.text import clean_line
+from tfdoctor.probes.parsers.cdi import CdiError, parse_cdi
 from tfdoctor.system import Failure
 from tfdoctor.system.contexts import find_endpoint
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,8 +12,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor import versions
-from tfdoctor.facts import (
+from tfdoctor.core import versions
+from tfdoctor.core.facts import (
     Absent,
     CudaDevice,
     CudaDriver,
@@ -29,18 +29,18 @@ from tfdoctor.facts import (
     SmiGpu,
     Unknown,
 )
-from tfdoctor.parse.lsmod import parse_modules
-from tfdoctor.parse.proc_version import parse_proc_version
-from tfdoctor.parse.smi_failure import parse_smi_failure
+from tfdoctor.core.text import clean, clean_line
+from tfdoctor.probes.parsers.lsmod import parse_modules
+from tfdoctor.probes.parsers.proc_version import parse_proc_version
+from tfdoctor.probes.parsers.smi_failure import parse_smi_failure
 from tfdoctor.probes.processes import identify_processes
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.result import Failure
-from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfdoctor.facts import MachineFacts
+    from tfdoctor.core.facts import MachineFacts
     from tfdoctor.system import CommandResult, System
 
 NVIDIA_VENDOR_ID = "0x10de"
@@ -204,7 +204,7 @@ def probe_smi(
         return Absent("nvidia-smi", "no nvidia-smi on PATH")
     result = system.run([command, "-q", "-x"], timeout=timeout, key="nvidia-smi -q -x")
     if result.ok and "<nvidia_smi_log" in result.stdout:
-        from tfdoctor.parse.smi_xml import parse_smi_xml  # importing the XML parser is slow
+        from tfdoctor.probes.parsers.smi_xml import parse_smi_xml  # importing the XML parser is slow
 
         xml = parse_smi_xml(result.stdout)
         if xml.driver_version is not None or xml.gpus:
@@ -216,7 +216,7 @@ def probe_smi(
         )
     if result.ok:
         result = system.run([command], timeout=timeout, key="nvidia-smi")
-        from tfdoctor.parse.smi_table import parse_smi_table
+        from tfdoctor.probes.parsers.smi_table import parse_smi_table
 
         table = parse_smi_table(result.stdout)
         if result.ok and (table.driver_version is not None or table.gpus):
@@ -269,7 +269,7 @@ def _add_health(system: System, smi: SmiFacts, report: str, machine: MachineFact
 
     In a container and under WSL the process IDs belong to another system, so the processes are not looked up.
     """
-    from tfdoctor.parse.smi_health import parse_smi_health
+    from tfdoctor.probes.parsers.smi_health import parse_smi_health
 
     has_foreign_pids = machine is not None and bool(machine.container or machine.wsl)
     gpu_details = parse_smi_health(report)

@@ -9,11 +9,11 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.facts import LIST_VARIABLES, MODULE_PATH, EnvironmentFacts, Origin
-from tfdoctor.facts.variables import KNOWN_VARIABLES, find_misspelt_variables
+from tfdoctor.core.facts import LIST_VARIABLES, MODULE_PATH, EnvironmentFacts, Origin
+from tfdoctor.core.facts.variables import KNOWN_VARIABLES, find_misspelt_variables
+from tfdoctor.core.text import clean
 from tfdoctor.probes.interpreter_selection import read_kernel_variables
 from tfdoctor.system.payloads import run_payload
-from tfdoctor.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,9 +11,9 @@ import posixpath
 import re
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.errors import UsageError
-from tfdoctor.facts.python import PYTHON_OPTION, OtherPython, PythonChoice, UnusableEnvironment
-from tfdoctor.text import clean_line
+from tfdoctor.core.errors import UsageError
+from tfdoctor.core.facts.python import PYTHON_OPTION, OtherPython, PythonChoice, UnusableEnvironment
+from tfdoctor.core.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

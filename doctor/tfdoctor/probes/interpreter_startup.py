@@ -7,10 +7,10 @@ import re
 import threading
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts.python import StartupFailure
+from tfdoctor.core.facts.python import StartupFailure
+from tfdoctor.core.text import clean_line, make_lazy_pattern
 from tfdoctor.system.payloads import make_payload_variables
 from tfdoctor.system.result import Failure
-from tfdoctor.text import clean_line, make_lazy_pattern
 
 if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, System

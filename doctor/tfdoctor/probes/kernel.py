@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import (
+from tfdoctor.core.facts import (
     Absent,
     DkmsModule,
     DriverPackage,
@@ -20,14 +20,14 @@ from tfdoctor.facts import (
     ModuleFiles,
     Unknown,
 )
-from tfdoctor.parse.kernel_log import parse_kernel_log
-from tfdoctor.parse.smi_topo import parse_smi_topo
-from tfdoctor.text import clean_line, make_lazy_pattern
+from tfdoctor.core.text import clean_line, make_lazy_pattern
+from tfdoctor.probes.parsers.kernel_log import parse_kernel_log
+from tfdoctor.probes.parsers.smi_topo import parse_smi_topo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdoctor.facts import MachineFacts, PciGpu
+    from tfdoctor.core.facts import MachineFacts, PciGpu
     from tfdoctor.system import System
 
 MODULE_VERSION_FILE = "/proc/driver/nvidia/version"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from tfdoctor.records import dataclass
+from tfdoctor.core.records import dataclass
 
 MAGIC = b"glibc-ld.so.cache1.1"
 """The beginning of the header."""

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import FOLDER_DENIED, NOEXEC_ERROR, PERMISSION_DENIED, LoadAttempt, Resolution
+from tfdoctor.core.facts import FOLDER_DENIED, NOEXEC_ERROR, PERMISSION_DENIED, LoadAttempt, Resolution
 from tfdoctor.probes.ldcache import parse_ldcache
 from tfdoctor.system.elf import SKIPPED_PROBLEMS, ElfError, ElfFile, ElfProblem
 

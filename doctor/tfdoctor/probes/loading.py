@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import (
+from tfdoctor.core.facts import (
     Fact,
     FoundElsewhere,
     Known,
@@ -18,14 +18,14 @@ from tfdoctor.facts import (
     Resolution,
     Unknown,
 )
-from tfdoctor.parse.cudnn_header import parse_cudnn_header
+from tfdoctor.core.text import split_path_list
 from tfdoctor.probes.loader import LinkMap, LoaderProcess
-from tfdoctor.text import split_path_list
+from tfdoctor.probes.parsers.cudnn_header import parse_cudnn_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from tfdoctor.facts import PythonFacts, TensorFlowFacts
+    from tfdoctor.core.facts import PythonFacts, TensorFlowFacts
     from tfdoctor.system import System
 
 SYSTEM_FOLDERS = (

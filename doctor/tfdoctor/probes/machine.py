@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import MachineFacts
-from tfdoctor.text import clean_line
+from tfdoctor.core.facts import MachineFacts
+from tfdoctor.core.text import clean_line
 
 if TYPE_CHECKING:
     from tfdoctor.system import System

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts.network import ListeningPorts
-from tfdoctor.parse.network import parse_ipv4_addresses, parse_ipv6_addresses, parse_listening_ports
+from tfdoctor.core.facts.network import ListeningPorts
+from tfdoctor.probes.parsers.network import parse_ipv4_addresses, parse_ipv6_addresses, parse_listening_ports
 
 if TYPE_CHECKING:
     from tfdoctor.system import System

@@ -6,8 +6,8 @@ import dataclasses
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import FOLDER_DENIED, NOEXEC_ERROR, PERMISSION_DENIED, Fact, Known, LoaderFacts
-from tfdoctor.facts.python import DeniedPath
+from tfdoctor.core.facts import FOLDER_DENIED, NOEXEC_ERROR, PERMISSION_DENIED, Fact, Known, LoaderFacts
+from tfdoctor.core.facts.python import DeniedPath
 from tfdoctor.probes.processes import find_user_name
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import NOTEBOOK_COMMAND
-from tfdoctor.text import clean_line
+from tfdoctor.core.facts import NOTEBOOK_COMMAND
+from tfdoctor.core.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tfdoctor.facts import SmiProcess
+    from tfdoctor.core.facts import SmiProcess
     from tfdoctor.system import System
 
 MAX_USERS = 5

@@ -9,8 +9,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.errors import UsageError
-from tfdoctor.facts import (
+from tfdoctor.core.errors import UsageError
+from tfdoctor.core.facts import (
     TENSORFLOW_DISTRIBUTIONS,
     Absent,
     CondaPackage,
@@ -21,19 +21,19 @@ from tfdoctor.facts import (
     TensorFlowFacts,
     Unknown,
 )
-from tfdoctor.facts.files import ChangedFile, SharedFile
-from tfdoctor.facts.imports import FileDifference, Shadow
-from tfdoctor.facts.python import DeniedPath, StartupFailure, UnusablePython
+from tfdoctor.core.facts.files import ChangedFile, SharedFile
+from tfdoctor.core.facts.imports import FileDifference, Shadow
+from tfdoctor.core.facts.python import DeniedPath, StartupFailure, UnusablePython
+from tfdoctor.core.text import clean_line
 from tfdoctor.probes.interpreter_startup import diagnose_startup
 from tfdoctor.probes.target import is_base_missing, query_python
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.result import Failure
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tfdoctor.facts.python import PythonChoice
+    from tfdoctor.core.facts.python import PythonChoice
     from tfdoctor.system import CommandResult, System
 
 _BUILD_INFO_PAIR = re.compile(

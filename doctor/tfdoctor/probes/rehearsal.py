@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.facts import Absent, Fact, Known, Unknown
-from tfdoctor.facts.imports import ImportResult, RehearsalFacts
+from tfdoctor.core.facts import Absent, Fact, Known, Unknown
+from tfdoctor.core.facts.imports import ImportResult, RehearsalFacts
+from tfdoctor.core.text import clean_line
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.result import Failure
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.facts import PythonFacts
-    from tfdoctor.facts.imports import RehearsalReason
+    from tfdoctor.core.facts import PythonFacts
+    from tfdoctor.core.facts.imports import RehearsalReason
     from tfdoctor.system import CommandResult, System
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.facts.python import PYTHON_OPTION
+from tfdoctor.core.facts.python import PYTHON_OPTION
 from tfdoctor.probes.interpreter_selection import choose_python
 from tfdoctor.system.payloads import run_payload, start_payload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfdoctor.facts.python import PythonChoice
+    from tfdoctor.core.facts.python import PythonChoice
     from tfdoctor.system import CommandResult, LiveSystem, System
 
 FIRST_TRY_FRACTION = 0.5

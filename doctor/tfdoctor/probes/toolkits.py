@@ -6,9 +6,9 @@ import contextlib
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import Absent, CudaToolkit, Fact, Known, Unknown
-from tfdoctor.parse.cuda_version_file import parse_cuda_version_file
-from tfdoctor.parse.nvcc import parse_nvcc
+from tfdoctor.core.facts import Absent, CudaToolkit, Fact, Known, Unknown
+from tfdoctor.probes.parsers.cuda_version_file import parse_cuda_version_file
+from tfdoctor.probes.parsers.nvcc import parse_nvcc
 
 if TYPE_CHECKING:
     from tfdoctor.system import System

@@ -5,20 +5,20 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.dockerfile.emit import CUDA_CACHE_VOLUME, format_run_command
+from tfdoctor.core.text import clean_line
+from tfdoctor.images.emit import CUDA_CACHE_VOLUME, format_run_command
 from tfdoctor.render.paragraphs import Page, Text, print_commands, print_hanging
 from tfdoctor.render.plan import format_bytes, make_option_json, print_option
 from tfdoctor.render.screen import print_more_commands
 from tfdoctor.render.verify import make_verification_json
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.advice.target import TargetImage
-    from tfdoctor.dockerfile.emit import EmittedImage
-    from tfdoctor.findings import Verification
-    from tfdoctor.plan import Option
+    from tfdoctor.core.findings import Verification
+    from tfdoctor.images.emit import EmittedImage
+    from tfdoctor.planning import Option
+    from tfdoctor.remedies.target import TargetImage
 
 __all__ = ["make_build_json", "render_build_folder", "render_built_image", "render_dry_run"]
 

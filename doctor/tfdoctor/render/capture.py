@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
+from tfdoctor.core.text import clean_line
 from tfdoctor.render.screen import format_count
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor.core.text import clean_line
+from tfdoctor.diagnosis.diff import Importance
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
-from tfdoctor.report.diff import Importance
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from tfdoctor.report.diff import Comparison, Difference
+    from tfdoctor.diagnosis.diff import Comparison, Difference
 
 MARKS = {Importance.EXPLAINS: "✗", Importance.MATTERS: "!", Importance.MINOR: "–"}
 STYLES = {Importance.EXPLAINS: "bold red", Importance.MATTERS: "yellow", Importance.MINOR: ""}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.findings import Severity, Status
+from tfdoctor.core.findings import Severity, Status
+from tfdoctor.core.text import clean_line
 from tfdoctor.render.finding import (
     STATUS_BY_SEVERITY,
     format_mark,
@@ -15,14 +16,13 @@ from tfdoctor.render.finding import (
 )
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.dockerfile.analysis import DockerfileReport
-    from tfdoctor.dockerfile.read.compose import ContainerStart
-    from tfdoctor.findings import Finding
+    from tfdoctor.core.findings import Finding
+    from tfdoctor.images.analysis import DockerfileReport
+    from tfdoctor.images.read.compose import ContainerStart
 
 __all__ = ["make_dockerfile_json", "make_services_json", "render_dockerfile_report", "render_services"]
 

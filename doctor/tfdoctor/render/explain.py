@@ -11,20 +11,20 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tfdoctor.explain import choose_next_command
+from tfdoctor.core.text import clean_line
+from tfdoctor.diagnosis.explain import choose_next_command
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import SCREEN_LINES, Page, format_commands, shorten_text
 from tfdoctor.render.screen import print_more_commands
 from tfdoctor.render.tables import get_text, make_console
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from rich.console import RenderableType
 
-    from tfdoctor.causes.steps import Remedy
-    from tfdoctor.explain import CauseEntry, Explanation, RuleEntry
+    from tfdoctor.core.causes.steps import Remedy
+    from tfdoctor.diagnosis.explain import CauseEntry, Explanation, RuleEntry
     from tfdoctor.rules.retired import RetiredRule
 
 MIN_TABLE_COLUMNS = 60

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.findings import Severity, Status
+from tfdoctor.core.findings import Severity, Status
+from tfdoctor.core.text import clean_line, upper_first
 from tfdoctor.render.paragraphs import Page, Text, print_commands, print_hanging
-from tfdoctor.text import clean_line, upper_first
 
 if TYPE_CHECKING:
-    from tfdoctor.findings import Evidence, Finding, Remedy
+    from tfdoctor.core.findings import Evidence, Finding, Remedy
 
 __all__ = [
     "STATUS_BY_SEVERITY",

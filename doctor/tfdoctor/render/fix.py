@@ -6,10 +6,11 @@ import shlex
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.advice.undo_hints import describe_undo_with_root_note, needs_root
-from tfdoctor.causes.steps import SHELL_STEPS
-from tfdoctor.environment.models import FixStatus
-from tfdoctor.findings import Severity
+from tfdoctor.core.causes.steps import SHELL_STEPS
+from tfdoctor.core.findings import Severity
+from tfdoctor.core.text import clean, clean_line
+from tfdoctor.environments.models import FixStatus
+from tfdoctor.remedies.undo_hints import describe_undo_with_root_note, needs_root
 from tfdoctor.render.finding import make_finding_json
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import (
@@ -23,13 +24,12 @@ from tfdoctor.render.paragraphs import (
 )
 from tfdoctor.render.report import make_report_json
 from tfdoctor.render.screen import ROOT_NOTE, format_count
-from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.environment.history.journal import UndoResult
-    from tfdoctor.environment.models import Attempt, FixResult, UnfixedFinding
+    from tfdoctor.environments.history.journal import UndoResult
+    from tfdoctor.environments.models import Attempt, FixResult, UnfixedFinding
 
 __all__ = ["make_fix_json", "make_undo_json", "render_fix", "render_undo"]
 

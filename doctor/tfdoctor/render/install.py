@@ -5,19 +5,19 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.findings import Severity
+from tfdoctor.core.findings import Severity
+from tfdoctor.core.text import clean_line
 from tfdoctor.render.paragraphs import SCREEN_LINES, Page, Text, print_commands, print_hanging, shorten_text
 from tfdoctor.render.plan import make_option_json, print_option
 from tfdoctor.render.report import make_report_json, render_report
 from tfdoctor.render.screen import print_more_commands
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tfdoctor.findings import Report
-    from tfdoctor.plan import Option
+    from tfdoctor.core.findings import Report
+    from tfdoctor.planning import Option
 
 __all__ = [
     "make_environment_json",

@@ -8,7 +8,7 @@ import json
 import sys
 from typing import Any
 
-from tfdoctor.facts import Absent, Known, Unknown
+from tfdoctor.core.facts import Absent, Known, Unknown
 
 SCHEMA_VERSION = 1
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor.core.text import clean_line
 from tfdoctor.render.finding import make_finding_json, print_meaning, print_remedy
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.log_screen import (
@@ -17,10 +18,9 @@ from tfdoctor.render.log_screen import (
     render_log_screen,
 )
 from tfdoctor.render.paragraphs import SCREEN_LINES, Page, Text, print_hanging
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from tfdoctor.findings import Finding
+    from tfdoctor.core.findings import Finding
     from tfdoctor.logs.report import LogReport
     from tfdoctor.logs.version_inference import RegisteredDevice
 

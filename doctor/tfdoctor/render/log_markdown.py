@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
-from tfdoctor.privacy.redactor import Redactor
+from tfdoctor.core.privacy.redactor import Redactor
+from tfdoctor.core.text import clean, clean_line
 from tfdoctor.render.markdown import (
     escape_prose,
     fence_lines,
@@ -15,12 +16,11 @@ from tfdoctor.render.markdown import (
     format_table_header,
     format_table_row,
 )
-from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdoctor.findings import Finding
+    from tfdoctor.core.findings import Finding
     from tfdoctor.logs.report import LogReport
 
 MAX_TEXT_CHARS = 3000

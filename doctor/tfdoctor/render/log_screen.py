@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.advice.undo_hints import describe_undo_with_root_note, needs_root
-from tfdoctor.causes.codes import HARMLESS, MISLEADING
-from tfdoctor.findings import Cause, Severity
+from tfdoctor.core.causes.codes import HARMLESS, MISLEADING
+from tfdoctor.core.findings import Cause, Severity
+from tfdoctor.core.text import clean_line, join_words
+from tfdoctor.remedies.undo_hints import describe_undo_with_root_note, needs_root
 from tfdoctor.render.finding import capitalize_remedy
 from tfdoctor.render.paragraphs import (
     LABEL_COLUMNS,
@@ -25,12 +26,11 @@ from tfdoctor.render.paragraphs import (
     truncate_text,
 )
 from tfdoctor.render.screen import MIN_WIDE_COLUMNS, ROOT_NOTE, format_count, print_more_commands
-from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.findings import Evidence, Remedy
+    from tfdoctor.core.findings import Evidence, Remedy
     from tfdoctor.logs.processes import LogProcess
     from tfdoctor.logs.report import LogReport
     from tfdoctor.logs.version_inference import RegisteredDevice

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.text import clean, clean_line
+from tfdoctor.core.text import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,8 +8,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tfdoctor.fit.matrix import group_rows, has_known_error
-from tfdoctor.plan.release_sheet import describe_conditions, format_python_ranges, get_problem_code
+from tfdoctor.core.text import clean_line, join_words
+from tfdoctor.planning.release_sheet import describe_conditions, format_python_ranges, get_problem_code
+from tfdoctor.prediction.fit.matrix import group_rows, has_known_error
 from tfdoctor.render import markdown
 from tfdoctor.render.finding import capitalize_remedy
 from tfdoctor.render.json import SCHEMA_VERSION
@@ -24,7 +25,6 @@ from tfdoctor.render.paragraphs import (
 from tfdoctor.render.paragraphs import Text as Line  # Rich's Text is used for tables
 from tfdoctor.render.screen import format_count, print_more_commands
 from tfdoctor.render.tables import get_text, make_console
-from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tfdoctor.compat import Gpu, Problem
-    from tfdoctor.fit.matrix import MatrixGroup, MatrixRow
-    from tfdoctor.plan.overview import Overview
-    from tfdoctor.plan.release_sheet import ReleaseSheet
+    from tfdoctor.planning.overview import Overview
+    from tfdoctor.planning.release_sheet import ReleaseSheet
+    from tfdoctor.prediction.fit.matrix import MatrixGroup, MatrixRow
 
 MIN_TABLE_COLUMNS = 70
 """Below this width in columns, an entry is a paragraph instead of a table row."""

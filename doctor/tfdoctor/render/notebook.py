@@ -9,18 +9,18 @@ import html
 from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
-from tfdoctor.facts import value_of
-from tfdoctor.findings import Status
+from tfdoctor.core.facts import value_of
+from tfdoctor.core.findings import Status
+from tfdoctor.core.text import clean_line
 from tfdoctor.render.finding import MARKS, STATUS_BY_SEVERITY, capitalize_remedy
 from tfdoctor.render.paragraphs import shorten_text
 from tfdoctor.render.screen import UNDO_NOTE
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfdoctor.environment.models import FixOffer
-    from tfdoctor.findings import Finding, Report
+    from tfdoctor.core.findings import Finding, Report
+    from tfdoctor.environments.models import FixOffer
 
 __all__ = ["make_report_html"]
 

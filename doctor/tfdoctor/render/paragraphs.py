@@ -9,8 +9,8 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfdoctor.core.text import clean
 from tfdoctor.render.program_name import adapt_commands
-from tfdoctor.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -5,16 +5,16 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.findings import Severity
-from tfdoctor.placement.analysis import format_operations
-from tfdoctor.placement.models import OTHER_OPERATIONS, get_device_kind
+from tfdoctor.core.findings import Severity
+from tfdoctor.core.text import clean_line, join_words
+from tfdoctor.logs.placement.analysis import format_operations
+from tfdoctor.logs.placement.models import OTHER_OPERATIONS, get_device_kind
 from tfdoctor.render.finding import STATUS_BY_SEVERITY, format_mark, make_finding_json, print_remedy
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import Page, Text, count_columns, print_hanging
-from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
-    from tfdoctor.placement import Placement, PlacementData, PlacementDevice
+    from tfdoctor.logs.placement import Placement, PlacementData, PlacementDevice
 
 __all__ = ["make_placement_json", "make_placement_svg", "render_placement"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.findings import Cause, Status
+from tfdoctor.core.findings import Cause, Status
+from tfdoctor.core.text import clean_line, join_words, upper_first
 from tfdoctor.render.finding import format_mark
 from tfdoctor.render.paragraphs import (
     SCREEN_LINES,
@@ -18,14 +19,13 @@ from tfdoctor.render.paragraphs import (
     truncate_text,
 )
 from tfdoctor.render.screen import MIN_WIDE_COLUMNS, format_count, print_more_commands
-from tfdoctor.text import clean_line, join_words, upper_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.findings import Remedy
-    from tfdoctor.fit import Caveat, Host, Reason
-    from tfdoctor.plan import Component, Option, Recommendation, Rejection, Request
+    from tfdoctor.core.findings import Remedy
+    from tfdoctor.planning import Component, Option, Recommendation, Rejection, Request
+    from tfdoctor.prediction.fit import Caveat, Host, Reason
 
 __all__ = [
     "format_bytes",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.errors import Error, make_install_command
+from tfdoctor.core.errors import Error, make_install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable

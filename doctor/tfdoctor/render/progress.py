@@ -6,9 +6,9 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
+from tfdoctor.core.text import clean_line
+from tfdoctor.diagnosis.progress import Progress
 from tfdoctor.render.terminal import ERR
-from tfdoctor.report.progress import Progress
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -9,18 +9,18 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
-from tfdoctor.findings import OutcomeKind, Status
+from tfdoctor.core.findings import OutcomeKind, Status
+from tfdoctor.core.text import clean_line
 from tfdoctor.render.finding import STATUS_BY_SEVERITY, format_mark, make_finding_json, print_explanation
 from tfdoctor.render.json import SCHEMA_VERSION, to_json
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
 from tfdoctor.render.screen import NAME_COLUMNS, UNDO_NOTE, print_heading, print_verdict, render_screen
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     import enum
 
-    from tfdoctor.environment.models import FixOffer
-    from tfdoctor.findings import Observation, Prediction, Report
+    from tfdoctor.core.findings import Observation, Prediction, Report
+    from tfdoctor.environments.models import FixOffer
 
 __all__ = ["make_report_json", "render_report"]
 
@@ -227,7 +227,7 @@ def make_report_json(report: Report) -> dict[str, Any]:
 
 def _make_values_json(report: Report) -> list[dict[str, Any]]:
     """Return the JSON of the values that `fleet` and `check --against` compare."""
-    from tfdoctor.report.diff.flatten import make_snapshot
+    from tfdoctor.diagnosis.diff.flatten import make_snapshot
 
     return [
         {

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
-from tfdoctor.facts import Known, SmiFacts, SmiFailure, Unknown, value_of
+from tfdoctor.core.facts import Known, SmiFacts, SmiFailure, Unknown, value_of
+from tfdoctor.core.text import clean_line
 from tfdoctor.render.markdown import (
     escape_prose,
     fence_lines,
@@ -18,13 +19,12 @@ from tfdoctor.render.markdown import (
     format_table_header,
     format_table_row,
 )
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.facts import Fact, Facts
-    from tfdoctor.findings import Finding, Report
+    from tfdoctor.core.facts import Fact, Facts
+    from tfdoctor.core.findings import Finding, Report
 
 MAX_COMMENT_CHARS = 65_536
 """The largest number of characters in a GitHub comment."""

@@ -7,17 +7,17 @@ import signal
 import textwrap
 from typing import TYPE_CHECKING
 
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
+from tfdoctor.core.text import clean_line
 from tfdoctor.render.log import render_log
 from tfdoctor.render.paragraphs import SCREEN_LINES
 from tfdoctor.render.placement import render_placement
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfdoctor.logs.placement import Placement
     from tfdoctor.logs.report import LogReport
-    from tfdoctor.placement import Placement
 
 __all__ = ["render_run"]
 

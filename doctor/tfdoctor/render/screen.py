@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
-from tfdoctor.advice.undo_hints import describe_undo_with_root_note, needs_root
-from tfdoctor.facts import value_of
-from tfdoctor.findings import OutcomeKind, Severity, Status
+from tfdoctor.core.facts import value_of
+from tfdoctor.core.findings import OutcomeKind, Severity, Status
+from tfdoctor.core.text import clean_line, join_words
+from tfdoctor.remedies.undo_hints import describe_undo_with_root_note, needs_root
 from tfdoctor.render.finding import STATUS_BY_SEVERITY, capitalize_remedy, format_mark
 from tfdoctor.render.paragraphs import (
     LABEL_COLUMNS,
@@ -24,11 +25,10 @@ from tfdoctor.render.paragraphs import (
     print_labelled,
     shorten_text,
 )
-from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
-    from tfdoctor.environment.models import FixOffer
-    from tfdoctor.findings import Area, Finding, Report
+    from tfdoctor.core.findings import Area, Finding, Report
+    from tfdoctor.environments.models import FixOffer
 
 __all__ = [
     "MAX_TEXT_LINES",

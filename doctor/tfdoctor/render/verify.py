@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor.core.text import clean_line, join_words
 from tfdoctor.render.finding import make_finding_json, print_explanation
 from tfdoctor.render.paragraphs import SCREEN_LINES, Page, Text, print_hanging
 from tfdoctor.render.screen import (
@@ -17,10 +18,9 @@ from tfdoctor.render.screen import (
     print_reason,
 )
 from tfdoctor.render.xml import escape_element, quote_attribute
-from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
-    from tfdoctor.findings import Simulation, Stage, Verification
+    from tfdoctor.core.findings import Simulation, Stage, Verification
 
 __all__ = [
     "make_junit_xml",

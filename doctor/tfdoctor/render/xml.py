@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.sax.saxutils import escape, quoteattr
 
-from tfdoctor.text import clean
+from tfdoctor.core.text import clean
 
 __all__ = ["escape_element", "quote_attribute"]
 

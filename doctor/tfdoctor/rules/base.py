@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
-from tfdoctor.advice import build_target
-from tfdoctor.facts import Absent, Known, Unknown, value_of
-from tfdoctor.findings import Cause, Evidence, Finding, Outcome, OutcomeKind, RuleBase
-from tfdoctor.predict import Build, MissingLibrary, describe_build, explain_missing_libraries
-from tfdoctor.predict.failures import list_import_failures
+from tfdoctor.core.facts import Absent, Known, Unknown, value_of
+from tfdoctor.core.findings import Cause, Evidence, Finding, Outcome, OutcomeKind, RuleBase
+from tfdoctor.prediction import Build, MissingLibrary, describe_build, explain_missing_libraries
+from tfdoctor.prediction.failures import list_import_failures
+from tfdoctor.remedies import build_target
 
 if TYPE_CHECKING:
-    from tfdoctor.advice import Target
-    from tfdoctor.advice.target import TargetImage
     from tfdoctor.compat import Compat
-    from tfdoctor.facts import Facts, LoaderFacts, PythonFacts, TensorFlowFacts
-    from tfdoctor.findings import Observation, Prediction
-    from tfdoctor.predict.failures import ImportFailure
+    from tfdoctor.core.facts import Facts, LoaderFacts, PythonFacts, TensorFlowFacts
+    from tfdoctor.core.findings import Observation, Prediction
+    from tfdoctor.prediction.failures import ImportFailure
+    from tfdoctor.remedies import Target
+    from tfdoctor.remedies.target import TargetImage
 
 T = TypeVar("T")
 GPU, DRIVER, CUDA, CUDNN, TENSORFLOW, LOADER, ENVIRONMENT = (

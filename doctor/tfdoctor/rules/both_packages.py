@@ -20,16 +20,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.causes.steps import Install, RemovePath, Uninstall
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import list_installed_builds
+from tfdoctor.core.causes.steps import Install, RemovePath, Uninstall
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import list_installed_builds
+from tfdoctor.remedies import (
+    find_best_release,
+    format_check_command,
+    format_pip_install,
+    format_pip_uninstall,
+    list_companion_pins,
+    make_replacement_remedy,
+    quote,
+)
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import Distribution
-    from tfdoctor.findings import Finding
+    from tfdoctor.core.facts import Distribution
+    from tfdoctor.core.findings import Finding
 
 SAME_FILE_PACKAGES = {"tensorflow", "tensorflow-gpu"}
 """Packages with the same files if their versions are equal and the release has the trait `same-files`."""
@@ -103,19 +111,17 @@ def _build_single_package_remedies(
         release = next(
             (candidate for candidate in candidates if candidate is not None and candidate.gpu), None
         )
-    best = advice.find_best_release(context.target) if release is None else None
+    best = find_best_release(context.target) if release is None else None
     if best is not None:
         text = f"Remove all of them, then install TensorFlow {best.version}, the best for this machine and Python."
-        return [advice.make_replacement_remedy(context.target, tuple(names), best, text)]
+        return [make_replacement_remedy(context.target, tuple(names), best, text)]
     if release is None:
         return [
-            Remedy(
-                "Remove all of them, then install one.", (advice.format_pip_uninstall(context.target, names),)
-            )
+            Remedy("Remove all of them, then install one.", (format_pip_uninstall(context.target, names),))
         ]
     requirements = (
         f"{release.package}=={release.version}",
-        *advice.list_companion_pins(context.compat, release),
+        *list_companion_pins(context.compat, release),
     )
     text = (
         "To have only one: remove both, then install one."
@@ -126,9 +132,9 @@ def _build_single_package_remedies(
         Remedy(
             text,
             (
-                advice.format_pip_uninstall(context.target, names),
-                advice.format_pip_install(context.target, requirements),
-                advice.format_check_command(context.target),
+                format_pip_uninstall(context.target, names),
+                format_pip_install(context.target, requirements),
+                format_check_command(context.target),
             ),
             steps=(Uninstall(tuple(names)), Install(requirements)),
         )
@@ -153,7 +159,7 @@ def _build_leftover_finding(leftovers: list[Distribution]) -> Finding:
         remedies=[
             Remedy(
                 "Remove the leftovers.",
-                tuple(f"rm -rf {advice.quote(folder)}/~*ensorflow*" for folder in folders),
+                tuple(f"rm -rf {quote(folder)}/~*ensorflow*" for folder in folders),
                 steps=tuple(RemovePath(f"{folder}/~*ensorflow*") for folder in folders),
             )
         ],

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.remedies import get_sudo_prefix
 from tfdoctor.rules.base import GPU, Result, Rule, RuleContext
 from tfdoctor.rules.shared import card_status, drivers
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import GpuCondition, SmiGpu
+    from tfdoctor.core.facts import GpuCondition, SmiGpu
 
 
 def check(context: RuleContext) -> Result:
@@ -64,7 +64,7 @@ def _list_pending_repairs(condition: GpuCondition) -> list[str]:
 
 def _build_finding(context: RuleContext, gpu: SmiGpu, errors: list[str], repairs: list[str]) -> Finding:
     """Return the finding about a GPU: a warning for errors, information for pending repairs alone."""
-    sudo, name = advice.get_sudo_prefix(context.target), card_status.format_smi_gpu(gpu)
+    sudo, name = get_sudo_prefix(context.target), card_status.format_smi_gpu(gpu)
     problems = [*errors, *repairs]
     remedies = []
     if context.facts.machine.container or context.facts.machine.wsl:

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.remedies import get_sudo_prefix
 from tfdoctor.rules.base import GPU, Result, Rule, RuleContext
 from tfdoctor.rules.shared import card_status
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import GpuCondition, SmiGpu
+    from tfdoctor.core.facts import GpuCondition, SmiGpu
 
 SLOWDOWN_TEXTS = {
     "hw_thermal_slowdown": "it is too hot (hardware thermal slowdown: clocks halved or worse)",
@@ -99,7 +99,7 @@ def _build_low_limit_finding(context: RuleContext, gpu: SmiGpu, limit: float, de
         remedies=[
             Remedy(
                 "Set it back to the default, unless the lower limit is intended.",
-                (f"{advice.get_sudo_prefix(context.target)}nvidia-smi -i {gpu.index or 0} -pl {default:g}",),
+                (f"{get_sudo_prefix(context.target)}nvidia-smi -i {gpu.index or 0} -pl {default:g}",),
                 changes_system=True,
             )
         ],

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tfdoctor import advice
-from tfdoctor.facts import value_of
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.facts import value_of
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.remedies import APT, PACMAN, get_package_manager, get_sudo_prefix, quote
 from tfdoctor.rules.base import Result, Rule, RuleContext, get_required_value
 from tfdoctor.rules.shared import drivers, kernels
 
@@ -51,7 +51,7 @@ def check(context: RuleContext) -> Result:
     cause = get_required_value(kernels.find_missing_module_cause(context))
     if not kernels.is_gpu_switched_off(context):
         return ()
-    sudo = advice.get_sudo_prefix(context.target)
+    sudo = get_sudo_prefix(context.target)
     files = kernels.get_module_files(context)
     blocked = files.blocked if files is not None else ()
     is_prime_off = value_of(context.facts.kernel.prime) == "off"
@@ -107,17 +107,17 @@ def _build_manual_edit_remedy(context: RuleContext, path: str) -> Remedy:
 
     In a modprobe file the remedy comments out the line. Otherwise the user edits the kernel's command line.
     """
-    sudo = advice.get_sudo_prefix(context.target)
+    sudo = get_sudo_prefix(context.target)
     if not path.startswith(("/etc/", "/usr/", "/lib/", "/run/")):
-        manager = advice.get_package_manager(context.target)
+        manager = get_package_manager(context.target)
         # GRUB's folder and command are called grub on Arch Linux, and grub2 elsewhere
-        folder = "grub" if manager == advice.PACMAN else "grub2"
+        folder = "grub" if manager == PACMAN else "grub2"
         rebuild_command = f"{folder}-mkconfig -o /boot/{folder}/grub.cfg"
         return Remedy(
             "Remove it from the kernel's command line (with GRUB: GRUB_CMDLINE_LINUX), then restart.",
             (
                 f"{sudo}vi /etc/default/grub",
-                f"{sudo}update-grub" if manager == advice.APT else f"{sudo}{rebuild_command}",
+                f"{sudo}update-grub" if manager == APT else f"{sudo}{rebuild_command}",
                 f"{sudo}reboot",
             ),
             changes_system=True,
@@ -125,7 +125,7 @@ def _build_manual_edit_remedy(context: RuleContext, path: str) -> Remedy:
     return Remedy(
         "Turn the lines that forbid it into comments (the old file stays beside it, .bak), then restart.",
         (
-            f"{sudo}sed -i.bak -E '{COMMENT_OUT_SCRIPT}' {advice.quote(path)}",
+            f"{sudo}sed -i.bak -E '{COMMENT_OUT_SCRIPT}' {quote(path)}",
             kernels.make_initramfs_rebuild_command(context),
             f"{sudo}reboot",
         ),

@@ -22,10 +22,9 @@ from __future__ import annotations
 
 import re
 
-from tfdoctor import advice
-from tfdoctor.advice import engine, engine_state
-from tfdoctor.facts import value_of
-from tfdoctor.findings import Cause
+from tfdoctor.core.facts import value_of
+from tfdoctor.core.findings import Cause
+from tfdoctor.remedies import engine, engine_state, get_sudo_prefix
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import engines
 
@@ -40,7 +39,7 @@ def check(context: RuleContext) -> Result:
     return engines.make_problem_findings(
         RULE,
         engine_state.find_cdi_spec_problems(
-            containers, _find_common_driver_version(context), advice.get_sudo_prefix(context.target)
+            containers, _find_common_driver_version(context), get_sudo_prefix(context.target)
         ),
     )
 

@@ -24,16 +24,17 @@ import fnmatch
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, versions
-from tfdoctor.causes.steps import Install
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict.failures import list_damaged_tensorflow_files
+from tfdoctor.core import versions
+from tfdoctor.core.causes.steps import Install
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.prediction.failures import list_damaged_tensorflow_files
+from tfdoctor.remedies import format_check_command, format_pip_install
 from tfdoctor.rules.base import LOADER, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import Distribution
-    from tfdoctor.facts.files import ChangedFile
+    from tfdoctor.core.facts import Distribution
+    from tfdoctor.core.facts.files import ChangedFile
 
 MAX_NAMED_FILES = 4
 """The maximum number of files that a text names."""
@@ -221,8 +222,8 @@ def _build_reinstall_remedy(context: RuleContext, wheel: Distribution) -> Remedy
     return Remedy(
         f"Install {wheel.name} again.",
         (
-            advice.format_pip_install(context.target, (pin,), options="--force-reinstall --no-deps"),
-            advice.format_check_command(context.target),
+            format_pip_install(context.target, (pin,), options="--force-reinstall --no-deps"),
+            format_check_command(context.target),
         ),
         steps=(Install((pin,), force_reinstall=True, install_dependencies=False),),
     )

@@ -20,9 +20,18 @@ from __future__ import annotations
 
 import re
 
-from tfdoctor import advice
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import is_cuda_compat, list_driver_files
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import is_cuda_compat, list_driver_files
+from tfdoctor.remedies import (
+    APT,
+    DNF,
+    ZYPPER,
+    format_check_command,
+    format_export,
+    get_package_manager,
+    get_sudo_prefix,
+    make_matching_removal_remedy,
+)
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, path_shadowing, prerequisites
 
@@ -69,7 +78,7 @@ def check(context: RuleContext) -> Result:
 
 def _build_remedies(context: RuleContext, path: str, *, is_compat_package: bool) -> list[Remedy]:
     """Return the remedies for the libcuda at `path`; `is_compat_package` says whether a cuda-compat package owns it."""
-    sudo = advice.get_sudo_prefix(context.target)
+    sudo = get_sudo_prefix(context.target)
     if not is_compat_package:
         return [
             drivers.make_reboot_remedy(
@@ -80,7 +89,7 @@ def _build_remedies(context: RuleContext, path: str, *, is_compat_package: bool)
         ]
     remedies = []
     text = "Remove the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it."
-    removal = advice.make_matching_removal_remedy(context.target, "/compat/", text)
+    removal = make_matching_removal_remedy(context.target, "/compat/", text)
     shadowing = path_shadowing.find_driver_shadowing(context, path)
     if shadowing is not None:
         removal = path_shadowing.make_entry_removal_remedy(context, shadowing)
@@ -90,10 +99,10 @@ def _build_remedies(context: RuleContext, path: str, *, is_compat_package: bool)
     if folder_match is not None and not context.facts.machine.container:
         package = f"cuda-compat-{folder_match[1]}-{folder_match[2]}"
         uninstall_command = {
-            advice.APT: f"{sudo}apt-get remove {package}",
-            advice.DNF: f"{sudo}dnf remove {package}",
-            advice.ZYPPER: f"{sudo}zypper remove {package}",
-        }.get(advice.get_package_manager(context.target) or "")
+            APT: f"{sudo}apt-get remove {package}",
+            DNF: f"{sudo}dnf remove {package}",
+            ZYPPER: f"{sudo}zypper remove {package}",
+        }.get(get_package_manager(context.target) or "")
         if uninstall_command is not None:
             remedies.append(
                 Remedy("Remove the package.", (uninstall_command, f"{sudo}ldconfig"), changes_system=True)
@@ -104,8 +113,8 @@ def _build_remedies(context: RuleContext, path: str, *, is_compat_package: bool)
             Remedy(
                 "Put the driver's own folder first, for this shell.",
                 (
-                    advice.format_export([driver_files[0].rpartition("/")[0]]),
-                    advice.format_check_command(context.target),
+                    format_export([driver_files[0].rpartition("/")[0]]),
+                    format_check_command(context.target),
                 ),
             )
         )

@@ -16,9 +16,10 @@ Start with the error of the first failing GPU; the other findings of the same ru
 
 from __future__ import annotations
 
-from tfdoctor import advice, versions
-from tfdoctor.facts import value_of
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core import versions
+from tfdoctor.core.facts import value_of
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.remedies import format_check_command
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 
 CAUSES_BY_ERROR_PHRASES = (
@@ -67,7 +68,7 @@ def check(context: RuleContext) -> Result:
                     "Look at what the driver says while it happens: NVRM and Xid lines name a fault of card or driver.",
                     (
                         "sudo dmesg | grep -i -E 'nvrm|xid' | tail -n 20",
-                        advice.format_check_command(context.target),
+                        format_check_command(context.target),
                     ),
                 )
             ],

@@ -18,10 +18,10 @@ Start the container with GPUs; the host needs NVIDIA's container toolkit for tha
 
 from __future__ import annotations
 
-from tfdoctor.advice.engine import CAPABILITIES_VARIABLE, excludes_capability, make_capabilities_remedy
-from tfdoctor.facts import value_of
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import has_gpu_nodes
+from tfdoctor.core.facts import value_of
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import has_gpu_nodes
+from tfdoctor.remedies.engine import CAPABILITIES_VARIABLE, excludes_capability, make_capabilities_remedy
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 

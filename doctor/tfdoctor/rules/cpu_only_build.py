@@ -21,16 +21,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, fit
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import list_installed_builds
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import fit, list_installed_builds
+from tfdoctor.remedies import (
+    find_best_release,
+    format_check_command,
+    format_pip_uninstall,
+    make_recommend_remedy,
+    make_release_remedy,
+    make_replacement_remedy,
+    needs_new_environment,
+    quote,
+)
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Release
-    from tfdoctor.facts import TensorFlowFacts
-    from tfdoctor.predict import Build
+    from tfdoctor.core.facts import TensorFlowFacts
+    from tfdoctor.prediction import Build
 
 CONDA_CUDA_SPECIFICATION = "'tensorflow=*=cuda*'"
 """conda's specification for conda-forge's CUDA builds, quoted for a shell command."""
@@ -122,14 +131,14 @@ def _build_remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFa
                 "Its container images for Jetson are the other way.",
                 (
                     "cat /etc/nv_tegra_release",
-                    advice.format_pip_uninstall(context.target, [tensorflow.distribution or "tensorflow"]),
+                    format_pip_uninstall(context.target, [tensorflow.distribution or "tensorflow"]),
                 ),
             )
         ]
     if machine.system == "Darwin" or machine.machine.lower() in {"aarch64", "arm64"}:
         return [Remedy("On this machine TensorFlow uses the CPU: there is no CUDA wheel to change to.")]
     if tensorflow.conda_build and python is not None and python.conda_prefix is not None:
-        prefix = advice.quote(python.conda_prefix)
+        prefix = quote(python.conda_prefix)
         return [
             Remedy(
                 "Let conda choose the build with CUDA (the variable tells it that there is a driver, in "
@@ -137,7 +146,7 @@ def _build_remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFa
                 "one).",
                 (
                     f"CONDA_OVERRIDE_CUDA=12.0 conda install --prefix {prefix} -c conda-forge {CONDA_CUDA_SPECIFICATION}",
-                    advice.format_check_command(context.target),
+                    format_check_command(context.target),
                 ),
                 replaces=True,
             )
@@ -146,16 +155,16 @@ def _build_remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFa
     same_version = _find_same_version(context, build)
     if same_version is not None:
         text = f"Install {same_version.package} {same_version.version}, which has GPU code, in its place."
-        return [advice.make_replacement_remedy(context.target, (current,), same_version, text)]
-    best = advice.find_best_release(context.target)
+        return [make_replacement_remedy(context.target, (current,), same_version, text)]
+    best = find_best_release(context.target)
     if best is None:
-        return [advice.make_recommend_remedy()]
+        return [make_recommend_remedy()]
     name = f"TensorFlow {best.version}"
-    if advice.needs_new_environment(context.target):
+    if needs_new_environment(context.target):
         text = f"Make your own environment with {name}, the best for this machine and Python."
-        return [advice.make_release_remedy(context.target, best, text)]
+        return [make_release_remedy(context.target, best, text)]
     text = f"Install {name} in its place, the best with GPU code for this machine and Python."
-    return [replace(advice.make_replacement_remedy(context.target, (current,), best, text), steps=())]
+    return [replace(make_replacement_remedy(context.target, (current,), best, text), steps=())]
 
 
 def _find_same_version(context: RuleContext, build: Build) -> Release | None:

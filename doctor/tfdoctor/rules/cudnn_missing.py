@@ -21,15 +21,22 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.causes.steps import Install
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import list_nvidia_owners
+from tfdoctor.core.causes.steps import Install
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import list_nvidia_owners
+from tfdoctor.remedies import (
+    APT,
+    format_check_command,
+    format_pip_install,
+    get_package_manager,
+    get_sudo_prefix,
+    make_library_remedies,
+)
 from tfdoctor.rules.base import CUDNN, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
-    from tfdoctor.findings import Finding
+    from tfdoctor.core.findings import Finding
 
 
 def check(context: RuleContext) -> Result:
@@ -44,15 +51,15 @@ def check(context: RuleContext) -> Result:
             "cuDNN is missing with the other CUDA libraries: that finding explains how to install it"
         )
     name = missing[0].soname
-    remedies = advice.make_library_remedies(context.target, [name])
+    remedies = make_library_remedies(context.target, [name])
     package = context.compat.find_nvidia_package(name, build.cuda)
     if package is not None and _has_nvidia_repository(context):
         remedies.append(
             Remedy(
                 "Install NVIDIA's package, where its apt repository (the one CUDA came from) is set up.",
                 (
-                    f"{advice.get_sudo_prefix(context.target)}apt-get install {package}",
-                    advice.format_check_command(context.target),
+                    f"{get_sudo_prefix(context.target)}apt-get install {package}",
+                    format_check_command(context.target),
                 ),
                 changes_system=True,
             )
@@ -97,7 +104,7 @@ def _find_missing_parts(context: RuleContext) -> list[Finding]:
         return []
     names = ", ".join(posixpath.basename(path) for path in owner.lost)
     pin = f"{owner.name}=={owner.version}"
-    command = advice.format_pip_install(context.target, [pin], options="--force-reinstall --no-deps")
+    command = format_pip_install(context.target, [pin], options="--force-reinstall --no-deps")
     return [
         RULE.make_finding(
             Cause.CUDNN_MISSING,
@@ -109,7 +116,7 @@ def _find_missing_parts(context: RuleContext) -> list[Finding]:
             remedies=[
                 Remedy(
                     "Reinstall cuDNN's wheel.",
-                    (command, advice.format_check_command(context.target)),
+                    (command, format_check_command(context.target)),
                     steps=(Install((pin,), force_reinstall=True, install_dependencies=False),),
                 )
             ],
@@ -122,7 +129,7 @@ def _has_nvidia_repository(context: RuleContext) -> bool:
 
     It probably is if the system uses apt and cuBLAS is in /usr/local/cuda, where NVIDIA's packages put it.
     """
-    if advice.get_package_manager(context.target) != advice.APT or context.loader is None:
+    if get_package_manager(context.target) != APT or context.loader is None:
         return False
     cublas_paths = [
         resolution.path or ""

@@ -20,9 +20,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, versions
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import find_cudnn_version
+from tfdoctor.core import versions
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.prediction import find_cudnn_version
+from tfdoctor.remedies import (
+    format_check_command,
+    format_pip_install,
+    get_interpreter,
+    list_gpu_requirements,
+    make_venv_commands,
+)
 from tfdoctor.rules.base import CUDNN, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
-    from tfdoctor.facts import Distribution
+    from tfdoctor.core.facts import Distribution
 
 
 def check(context: RuleContext) -> Result:
@@ -133,13 +140,11 @@ def _build_remedies(
     """Return the remedies; the newer cuDNN is one only if both packages need the same major version."""
     build = context.build
     release = build.release if build is not None and build.is_exact_release else None
-    requirements = (
-        advice.list_gpu_requirements(context.target, release) if release is not None else ("tensorflow",)
-    )
+    requirements = list_gpu_requirements(context.target, release) if release is not None else ("tensorflow",)
     remedies = [
         Remedy(
             "Give TensorFlow its own environment.",
-            advice.make_venv_commands(context.target, requirements, advice.get_interpreter(context.target)),
+            make_venv_commands(context.target, requirements, get_interpreter(context.target)),
         )
     ]
     if same_major:
@@ -151,8 +156,8 @@ def _build_remedies(
                 f"pip says that {package.name} asks for another one, and the next installation of {package.name} brings "
                 "the older one back: do this last.",
                 (
-                    advice.format_pip_install(context.target, (pin,)),
-                    advice.format_check_command(context.target),
+                    format_pip_install(context.target, (pin,)),
+                    format_check_command(context.target),
                 ),
             )
         )

@@ -22,14 +22,15 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, versions
-from tfdoctor.findings import Cause, Evidence, Severity
-from tfdoctor.predict import find_library_version
+from tfdoctor.core import versions
+from tfdoctor.core.findings import Cause, Evidence, Severity
+from tfdoctor.prediction import find_library_version
+from tfdoctor.remedies import make_library_remedies
 from tfdoctor.rules.base import CUDNN, CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 
 if TYPE_CHECKING:
-    from tfdoctor.findings import Finding
+    from tfdoctor.core.findings import Finding
 
 
 def check(context: RuleContext) -> Result:
@@ -87,7 +88,7 @@ def _build_major_finding(context: RuleContext) -> Finding:
             Evidence("the loader", library.resolution.error),
             *(Evidence(other.path, "is there") for other in library.other_versions),
         ],
-        remedies=advice.make_library_remedies(context.target, [library.soname]),
+        remedies=make_library_remedies(context.target, [library.soname]),
     )
 
 
@@ -105,7 +106,7 @@ def _build_minor_finding(context: RuleContext, path: str, version: str, built_cu
         f'layer fails: "Loaded runtime CuDNN library: {version} but source was compiled with: {built_cudnn}".',
         title=f"cuDNN {version} is older than the {built_cudnn} that TensorFlow was built with",
         evidence=[Evidence(path, f"cuDNN {version}")],
-        remedies=advice.make_library_remedies(context.target, [name]),
+        remedies=make_library_remedies(context.target, [name]),
     )
 
 

@@ -20,19 +20,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.causes.steps import Install
-from tfdoctor.facts import Absent, Unknown
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import find_distributions_without_package, find_unreadable_package
-from tfdoctor.predict.failures import list_damaged_tensorflow_files
+from tfdoctor.core.causes.steps import Install
+from tfdoctor.core.facts import Absent, Unknown
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import find_distributions_without_package, find_unreadable_package
+from tfdoctor.prediction.failures import list_damaged_tensorflow_files
+from tfdoctor.remedies import format_check_command, format_pip_install, quote
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared.companions import DAMAGE_PREDICATES
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import Distribution
-    from tfdoctor.facts.imports import FileDifference
-    from tfdoctor.findings import Finding
+    from tfdoctor.core.facts import Distribution
+    from tfdoctor.core.facts.imports import FileDifference
+    from tfdoctor.core.findings import Finding
 
 
 def check(context: RuleContext) -> Result:
@@ -111,7 +111,7 @@ def _build_changed_files_finding(context: RuleContext, differences: tuple[FileDi
     names = ", ".join(difference.path.rpartition("/")[2] for difference in differences[:3])
     count_text = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
     if all(difference.what == "unreadable" for difference in differences):
-        paths = " ".join(advice.quote(f"{location}/{difference.path}") for difference in differences)
+        paths = " ".join(quote(f"{location}/{difference.path}") for difference in differences)
         return RULE.make_finding(
             Cause.NOT_PERMITTED,
             Severity.ERROR,
@@ -158,8 +158,8 @@ def _build_reinstall_remedy(context: RuleContext, requirements: list[str]) -> Re
     return Remedy(
         "Install it again.",
         (
-            advice.format_pip_install(context.target, requirements, options="--force-reinstall --no-deps"),
-            advice.format_check_command(context.target),
+            format_pip_install(context.target, requirements, options="--force-reinstall --no-deps"),
+            format_check_command(context.target),
         ),
         steps=(Install(tuple(requirements), force_reinstall=True, install_dependencies=False),),
     )

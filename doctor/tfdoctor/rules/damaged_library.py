@@ -20,16 +20,25 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.causes.steps import Install, RemovePath
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import is_in_nvidia_wheel, list_unusable_files
+from tfdoctor.core.causes.steps import Install, RemovePath
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import is_in_nvidia_wheel, list_unusable_files
+from tfdoctor.remedies import (
+    find_registered_pin,
+    format_check_command,
+    format_pip_install,
+    get_sudo_prefix,
+    list_cuda_requirements,
+    make_file_removal_remedy,
+    make_library_remedies,
+    quote,
+)
 from tfdoctor.rules.base import LOADER, Result, Rule, RuleContext
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import LoadAttempt
-    from tfdoctor.predict import MissingLibrary
+    from tfdoctor.core.facts import LoadAttempt
+    from tfdoctor.prediction import MissingLibrary
 
 SYSTEM_PREFIXES = ("/usr/", "/lib", "/opt/")
 """The beginnings of paths that belong to the system; "/lib" includes /lib64."""
@@ -92,7 +101,7 @@ def _build_remedies(
     copies = (
         [copy for library in libraries for copy in library.usable_files[:1]] if has_measured_results else []
     )
-    removal = advice.make_file_removal_remedy(context.target, rejected_files, copies)
+    removal = make_file_removal_remedy(context.target, rejected_files, copies)
     if removal is not None and all(library.usable_files for library in libraries):
         return [removal]
     wheel_paths = [path for path in paths if _is_wheel_file(context, path)]
@@ -100,28 +109,26 @@ def _build_remedies(
         attempt.path.rpartition("/")[2] if library.resolution.path else library.soname
         for library, attempt in zip(libraries, rejected_files, strict=True)
     ]
-    requirements = advice.list_cuda_requirements(context.target, names)
+    requirements = list_cuda_requirements(context.target, names)
     if len(wheel_paths) == len(paths) and requirements:
         pins = tuple(
-            advice.find_registered_pin(context.target, requirement) or requirement
-            for requirement in requirements
+            find_registered_pin(context.target, requirement) or requirement for requirement in requirements
         )
-        command = advice.format_pip_install(context.target, pins, options="--force-reinstall --no-deps")
+        command = format_pip_install(context.target, pins, options="--force-reinstall --no-deps")
         return [
             Remedy(
                 "Reinstall the wheel that it belongs to.",
-                (command, advice.format_check_command(context.target)),
+                (command, format_check_command(context.target)),
                 steps=(Install(pins, force_reinstall=True, install_dependencies=False),),
             )
         ]
     rename_commands = tuple(
-        f"{_get_sudo_prefix(context, path)}mv {advice.quote(path)} {advice.quote(path)}.damaged"
-        for path in paths
+        f"{_get_sudo_prefix(context, path)}mv {quote(path)} {quote(path)}.damaged" for path in paths
     )
     remedies = [
         Remedy(
             "Rename the damaged file.",
-            (*rename_commands, advice.format_check_command(context.target)),
+            (*rename_commands, format_check_command(context.target)),
             changes_system=any(path.startswith(SYSTEM_PREFIXES) for path in paths),
             steps=tuple(RemovePath(path) for path in paths) if _are_in_environment(context, paths) else (),
         )
@@ -130,7 +137,7 @@ def _build_remedies(
         name for name, library in zip(names, libraries, strict=True) if not library.usable_files
     ]
     if names_without_copy:
-        remedies += advice.make_library_remedies(context.target, names_without_copy)
+        remedies += make_library_remedies(context.target, names_without_copy)
     return remedies
 
 
@@ -160,7 +167,7 @@ def _are_in_environment(context: RuleContext, paths: list[str]) -> bool:
 
 def _get_sudo_prefix(context: RuleContext, path: str) -> str:
     """Return the sudo prefix if the path belongs to the system, else ""."""
-    return advice.get_sudo_prefix(context.target) if path.startswith(SYSTEM_PREFIXES) else ""
+    return get_sudo_prefix(context.target) if path.startswith(SYSTEM_PREFIXES) else ""
 
 
 RULE = Rule(

@@ -19,9 +19,9 @@ Create the nodes with nvidia-modprobe, join the group that owns them, or request
 
 from __future__ import annotations
 
-from tfdoctor import advice
-from tfdoctor.facts import Known, Unknown, value_of
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.facts import Known, Unknown, value_of
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.remedies import format_check_command, get_sudo_prefix
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 
@@ -113,7 +113,7 @@ def _build_cgroup_remedies(context: RuleContext) -> list[Remedy]:
 
 def _build_remedies(context: RuleContext, closed_nodes: tuple[str, ...]) -> list[Remedy]:
     """Return the remedies for missing nodes, or for nodes that are closed to this user."""
-    sudo = advice.get_sudo_prefix(context.target)
+    sudo = get_sudo_prefix(context.target)
     owner_remedy = Remedy("See who owns the nodes.", ("ls -l /dev/nvidia*",))
     if context.facts.machine.container:
         return [
@@ -135,7 +135,7 @@ def _build_remedies(context: RuleContext, closed_nodes: tuple[str, ...]) -> list
     return [
         Remedy(
             "Make them; nvidia-modprobe comes with the driver.",
-            (f"{sudo}nvidia-modprobe -c 0 -u", advice.format_check_command(context.target)),
+            (f"{sudo}nvidia-modprobe -c 0 -u", format_check_command(context.target)),
             changes_system=True,
         ),
         owner_remedy,

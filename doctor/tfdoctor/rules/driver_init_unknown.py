@@ -20,16 +20,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.facts import Absent, value_of
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core.facts import Absent, value_of
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.remedies import (
+    APT,
+    format_check_command,
+    get_package_manager,
+    get_sudo_prefix,
+    make_driver_remedy,
+)
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, kernels, prerequisites
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdoctor.facts import CudaDriver
+    from tfdoctor.core.facts import CudaDriver
 
 MPS_ERROR_CODES = frozenset({800, 805, 806, 807, 808, 809})
 """Numbers of the CUDA errors about the Multi-Process Service."""
@@ -110,11 +116,11 @@ def _explain_crash(context: RuleContext, driver_result: CudaDriver) -> kernels.P
             0,
             Remedy(
                 "LD_PRELOAD is set: try without it.",
-                ("unset LD_PRELOAD", advice.format_check_command(context.target)),
+                ("unset LD_PRELOAD", format_check_command(context.target)),
             ),
         )
     if not context.facts.machine.container:
-        install_remedy = advice.make_driver_remedy(context.target)
+        install_remedy = make_driver_remedy(context.target)
         remedies.append(
             Remedy(
                 f"Reinstall the driver. {install_remedy.text}", install_remedy.commands, changes_system=True
@@ -155,7 +161,7 @@ def _explain_unknown_error(context: RuleContext, driver_result: CudaDriver) -> k
 
     The explanation is based on the machine's state, which says more than the number.
     """
-    driver, sudo = context.facts.driver, advice.get_sudo_prefix(context.target)
+    driver, sudo = context.facts.driver, get_sudo_prefix(context.target)
     error = f"{driver_result.init_name} ({driver_result.init})"
     modules = value_of(driver.modules)
     machine = context.facts.machine
@@ -216,7 +222,7 @@ def _explain_unknown_error(context: RuleContext, driver_result: CudaDriver) -> k
                 (
                     f"{sudo}rmmod nvidia_uvm",
                     f"{sudo}modprobe nvidia-uvm",
-                    advice.format_check_command(context.target),
+                    format_check_command(context.target),
                 ),
                 changes_system=True,
             ),
@@ -292,14 +298,14 @@ def _explain_failed_system_call(context: RuleContext) -> kernels.ProblemExplanat
 
 def _explain_fabric_manager(context: RuleContext) -> kernels.ProblemExplanation:
     """Explain error 802: the service that sets up NVSwitch does not run."""
-    sudo, manager = advice.get_sudo_prefix(context.target), advice.get_package_manager(context.target)
+    sudo, manager = get_sudo_prefix(context.target), get_package_manager(context.target)
     version = drivers.find_driver_version(context)
     version_hint = f" It must be of the driver's very version, {version[0]}." if version is not None else ""
     branch = version[0].split(".")[0] if version is not None else ""
     machine = context.facts.machine
     start_commands = (
         f"{sudo}systemctl enable --now nvidia-fabricmanager",
-        advice.format_check_command(context.target),
+        format_check_command(context.target),
     )
     remedies = [Remedy("Start NVIDIA's Fabric Manager.", start_commands, changes_system=True)]
     if machine.container:
@@ -309,7 +315,7 @@ def _explain_fabric_manager(context: RuleContext) -> kernels.ProblemExplanation:
                 (f"sudo {start_commands[0].removeprefix(sudo)}",),
             )
         ]
-    elif manager == advice.APT and machine.distribution_id == "ubuntu" and branch:
+    elif manager == APT and machine.distribution_id == "ubuntu" and branch:
         remedies.append(
             Remedy(
                 f"Where it is not installed, install the one for branch {branch}.",
@@ -346,7 +352,7 @@ def _explain_mps(context: RuleContext, driver_result: CudaDriver) -> kernels.Pro
         remedies.append(
             Remedy(
                 "Do without MPS in this shell.",
-                ("unset CUDA_MPS_PIPE_DIRECTORY", advice.format_check_command(context.target)),
+                ("unset CUDA_MPS_PIPE_DIRECTORY", format_check_command(context.target)),
             )
         )
     remedies.append(

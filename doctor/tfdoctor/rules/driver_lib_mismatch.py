@@ -19,10 +19,10 @@ Restart, or unload the old module and load the new one.
 
 from __future__ import annotations
 
-from tfdoctor import advice
-from tfdoctor.facts import Known, SmiFailure, value_of
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import find_kernel_module_mismatch
+from tfdoctor.core.facts import Known, SmiFailure, value_of
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import find_kernel_module_mismatch
+from tfdoctor.remedies import format_check_command, get_sudo_prefix
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 
@@ -97,7 +97,7 @@ def _build_remedies(context: RuleContext) -> list[Remedy]:
                 ("dpkg -l 'libnvidia-compute-*' 'libcuda1' 'nvidia-utils-*'",),
             ),
         ]
-    sudo = advice.get_sudo_prefix(context.target)
+    sudo = get_sudo_prefix(context.target)
     loaded_modules = value_of(facts.driver.modules) if isinstance(facts.driver.modules, Known) else None
     modules = [name for name in UNLOAD_ORDER if loaded_modules is None or name in loaded_modules]
     return [
@@ -109,7 +109,7 @@ def _build_remedies(context: RuleContext) -> list[Remedy]:
                 f"{sudo}lsof /dev/nvidia*",
                 f"{sudo}rmmod {' '.join(modules or ['nvidia'])}",
                 f"{sudo}modprobe nvidia",
-                advice.format_check_command(context.target),
+                format_check_command(context.target),
             ),
             changes_system=True,
         ),

@@ -23,15 +23,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, versions
-from tfdoctor.facts import value_of
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core import versions
+from tfdoctor.core.facts import value_of
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.remedies import make_best_release_remedies, make_driver_remedy
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers
 
 if TYPE_CHECKING:
     from tfdoctor.compat.cuda import DriverMinimum
-    from tfdoctor.facts import CudaDevice
+    from tfdoctor.core.facts import CudaDevice
 
 
 def check(context: RuleContext) -> Result:
@@ -237,7 +238,7 @@ def _build_remedies(context: RuleContext, required_driver: str | None) -> list[R
             changes_system=True,
         )
     else:
-        install_remedy = advice.make_driver_remedy(context.target)
+        install_remedy = make_driver_remedy(context.target)
         update_remedy = Remedy(
             f"Update the driver{version_text}. {install_remedy.text}",
             install_remedy.commands,
@@ -257,7 +258,7 @@ def _build_older_release_remedies(context: RuleContext) -> list[Remedy]:
     # the driver library is newer than the kernel module
     if driver_result is not None and driver_result.init in (35, 36):
         return []
-    return advice.make_best_release_remedies(context.target, "Use {release}, which this driver can run.")
+    return make_best_release_remedies(context.target, "Use {release}, which this driver can run.")
 
 
 RULE = Rule(

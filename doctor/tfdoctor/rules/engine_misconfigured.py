@@ -19,9 +19,8 @@ Each finding names the line and the command.
 
 from __future__ import annotations
 
-from tfdoctor import advice
-from tfdoctor.advice import engine, engine_state
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
+from tfdoctor.remedies import engine, engine_state, get_sudo_prefix
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import engines
 
@@ -31,7 +30,7 @@ def check(context: RuleContext) -> Result:
     if containers.find_tool("docker") is None and engine.get_docker_engine(containers) is None:
         return NotApplicable("there is no Docker")
     return engines.make_problem_findings(
-        RULE, engine_state.find_config_problems(containers, advice.get_sudo_prefix(context.target))
+        RULE, engine_state.find_config_problems(containers, get_sudo_prefix(context.target))
     )
 
 

@@ -18,9 +18,8 @@ Start the engine, or join the group that its socket belongs to.
 
 from __future__ import annotations
 
-from tfdoctor import advice
-from tfdoctor.advice import engine
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
+from tfdoctor.remedies import engine, get_sudo_prefix
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import engines
 
@@ -33,7 +32,7 @@ def check(context: RuleContext) -> Result:
     if silence is None and engine.get_docker_engine(containers) is None:
         return NotApplicable("there is no Docker")
     return engines.make_problem_findings(
-        RULE, engine.find_connection_problems(containers, advice.get_sudo_prefix(context.target))
+        RULE, engine.find_connection_problems(containers, get_sudo_prefix(context.target))
     )
 
 

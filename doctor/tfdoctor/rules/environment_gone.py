@@ -20,15 +20,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.facts import Known
-from tfdoctor.facts.python import PYTHON_OPTION
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.facts import Known
+from tfdoctor.core.facts.python import PYTHON_OPTION
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.remedies import quote
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared.pythons import describe_python_choice
 
 if TYPE_CHECKING:
-    from tfdoctor.facts.python import UnusableEnvironment
+    from tfdoctor.core.facts.python import UnusableEnvironment
 
 PROBLEM_CLAUSES = {
     "gone": "which is not there: it was moved or deleted",
@@ -81,7 +81,7 @@ def check(context: RuleContext) -> Result:
 
 def build_restore_remedies(environment: UnusableEnvironment) -> list[Remedy]:
     """Return the remedies that restore the lost environment."""
-    prefix = advice.quote(environment.prefix)
+    prefix = quote(environment.prefix)
     is_conda = environment.variable == "CONDA_PREFIX"
     if environment.problem == "closed":
         return [Remedy("Run as the user whose environment it is, or use one of your own.", ("id -un",))]
@@ -89,7 +89,7 @@ def build_restore_remedies(environment: UnusableEnvironment) -> list[Remedy]:
         return _build_base_remedies(environment)
     remedies = []
     for folder in environment.moved_to[:2]:
-        quoted_folder = advice.quote(folder)
+        quoted_folder = quote(folder)
         remedies += [
             Remedy(
                 f"It is now in {folder}. Examine it there.", (f"tfdoctor check --python {quoted_folder}",)
@@ -136,7 +136,7 @@ def _build_base_remedies(environment: UnusableEnvironment) -> list[Remedy]:
 
     The environment's packages work only with that minor version.
     """
-    prefix = advice.quote(environment.prefix)
+    prefix = quote(environment.prefix)
     minor = ".".join((environment.version or "").split(".")[:2])
     recreate_remedy = Remedy(
         "Or create it again; its packages have to be installed again.",
@@ -155,7 +155,7 @@ def _build_base_remedies(environment: UnusableEnvironment) -> list[Remedy]:
             f"Give it the Python {minor} that is there; its packages stay.",
             (
                 f"rm -f {links}",
-                f"{advice.quote(environment.successor)} -m venv --upgrade --without-pip {prefix}",
+                f"{quote(environment.successor)} -m venv --upgrade --without-pip {prefix}",
                 f"tfdoctor check --python {prefix}",
             ),
         ),

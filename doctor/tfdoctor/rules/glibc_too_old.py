@@ -17,11 +17,11 @@ Use a release for older systems, a newer system, or a container.
 
 from __future__ import annotations
 
-from tfdoctor import advice
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.text import make_lazy_pattern
+from tfdoctor.remedies import make_best_release_remedies
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, require_known_fact
 from tfdoctor.rules.shared import prerequisites
-from tfdoctor.text import make_lazy_pattern
 
 MISSING_GLIBC_PATTERN = make_lazy_pattern(r"version `GLIBC_([\d.]+)'")
 """The loader's error about a missing glibc version."""
@@ -43,7 +43,7 @@ def check(context: RuleContext) -> Result:
     resolution, required_version = failures[0]
     python, build = context.python, context.build
     installed_version = python.glibc if python is not None and python.glibc else "an older one"
-    remedies = advice.make_best_release_remedies(
+    remedies = make_best_release_remedies(
         context.target, "Install {release}, the best that this system and this Python can load."
     )
     remedies.append(Remedy(f"Run it in a container, or on a system, with glibc {required_version} or newer."))

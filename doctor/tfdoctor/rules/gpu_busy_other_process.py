@@ -20,10 +20,11 @@ End the other process, choose another GPU, or let TensorFlow allocate memory as 
 
 from __future__ import annotations
 
-from tfdoctor import advice, versions
-from tfdoctor.facts import NOTEBOOK_COMMAND, Absent, SmiFacts, SmiProcess, value_of
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.records import dataclass
+from tfdoctor.core import versions
+from tfdoctor.core.facts import NOTEBOOK_COMMAND, Absent, SmiFacts, SmiProcess, value_of
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core.records import dataclass
+from tfdoctor.remedies import format_check_command, get_sudo_prefix, quote
 from tfdoctor.rules.base import GPU, CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 
 MAX_NAMED_PROCESSES = 6
@@ -254,7 +255,7 @@ def _describe_unlisted_memory(gpu: GpuUsage, *, in_container: bool) -> list[str]
 
 def _build_end_process_remedies(context: RuleContext, busy_gpus: list[GpuUsage]) -> list[Remedy]:
     """Return the remedies to end the processes that hold the memory."""
-    sudo = advice.get_sudo_prefix(context.target)
+    sudo = get_sudo_prefix(context.target)
     processes = [process for gpu in busy_gpus for process in gpu.processes if process.kind != "G"]
     own_processes = [
         process for process in processes if process.own and process.pid is not None and process.state is None
@@ -324,8 +325,8 @@ def _build_remedies(
             Remedy(
                 f"Use the free card ({best.label}).",
                 (
-                    f"export CUDA_VISIBLE_DEVICES={advice.quote(best.uuid or '')}",
-                    advice.format_check_command(context.target),
+                    f"export CUDA_VISIBLE_DEVICES={quote(best.uuid or '')}",
+                    format_check_command(context.target),
                 ),
             )
         )
@@ -343,7 +344,7 @@ def _build_prohibited_finding(
     context: RuleContext, prohibited_gpus: list[GpuUsage], visible_gpus: list[GpuUsage]
 ) -> Finding:
     """Return the finding about the compute mode Prohibited; an error if all visible GPUs are in it."""
-    sudo = advice.get_sudo_prefix(context.target)
+    sudo = get_sudo_prefix(context.target)
     names = ", ".join(gpu.label for gpu in prohibited_gpus)
     return RULE.make_finding(
         Cause.GPU_BUSY_OTHER_PROCESS,

@@ -21,17 +21,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, versions
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.fit.constraints import find_exceeded_capability
-from tfdoctor.predict import find_cudnn_version
+from tfdoctor.core import versions
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.prediction import find_cudnn_version
+from tfdoctor.prediction.fit.constraints import find_exceeded_capability
+from tfdoctor.remedies import (
+    find_best_release,
+    format_check_command,
+    format_pip_install,
+    make_best_release_remedies,
+    make_recommend_remedy,
+)
 from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, get_required_value
 from tfdoctor.rules.shared import drivers, prerequisites, variable_origins
 
 if TYPE_CHECKING:
     from tfdoctor.compat.problems import Problem
-    from tfdoctor.facts import CudaDevice
-    from tfdoctor.predict import Build
+    from tfdoctor.core.facts import CudaDevice
+    from tfdoctor.prediction import Build
 
 MAX_CACHE_BYTES = 4294967296
 """The maximum of CUDA_CACHE_MAXSIZE (4 GiB). The default is too small for TensorFlow's kernels."""
@@ -136,7 +143,7 @@ def _build_arch_specific_finding(
         explanation=f"{_describe_gap(build, devices)}. {explanation} TensorFlow registers the card, and operations "
         "fail with CUDA_ERROR_INVALID_PTX.",
         remedies=_build_newer_release_remedies(context)
-        or [*(Remedy(problem.remedy) for problem in problems), advice.make_recommend_remedy()],
+        or [*(Remedy(problem.remedy) for problem in problems), make_recommend_remedy()],
     )
 
 
@@ -242,8 +249,8 @@ def _find_cudnn_problem(
             Remedy(
                 "Install the newest cuDNN of the same major version.",
                 (
-                    advice.format_pip_install(context.target, (requirement,), options="--upgrade"),
-                    advice.format_check_command(context.target),
+                    format_pip_install(context.target, (requirement,), options="--upgrade"),
+                    format_check_command(context.target),
                 ),
             )
         )
@@ -260,17 +267,17 @@ def _find_cudnn_problem(
 
 def _build_newer_release_remedies(context: RuleContext) -> list[Remedy]:
     """Return the remedy to install a release that has code for the GPU."""
-    return advice.make_best_release_remedies(
+    return make_best_release_remedies(
         context.target, "Install {release}, which has code that this card can run."
     )
 
 
 def _build_native_release_remedies(context: RuleContext, capability: str) -> list[Remedy]:
     """Return the remedy to install the best release for this Python if it has machine code for the GPU."""
-    best = advice.find_best_release(context.target)
+    best = find_best_release(context.target)
     if best is None or context.compat.find_code(best, capability) != "native":
         return []
-    return advice.make_best_release_remedies(
+    return make_best_release_remedies(
         context.target, "Install {release}, which has machine code for the card."
     )
 

@@ -22,16 +22,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, fit, versions
-from tfdoctor.causes.steps import Install
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import find_cudnn_version, select_registered_devices
+from tfdoctor.core import versions
+from tfdoctor.core.causes.steps import Install
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.prediction import find_cudnn_version, fit, select_registered_devices
+from tfdoctor.remedies import (
+    choose_cudnn_requirement,
+    format_check_command,
+    format_pip_install,
+    make_release_remedy,
+)
 from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, get_required_value
 from tfdoctor.rules.shared import drivers, prerequisites
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import CudaDevice
-    from tfdoctor.predict import Build
+    from tfdoctor.core.facts import CudaDevice
+    from tfdoctor.prediction import Build
 
 
 def check(context: RuleContext) -> Result:
@@ -144,7 +150,7 @@ def _build_older_release_remedies(context: RuleContext) -> list[Remedy]:
         if same_python is not None:
             name = f"TensorFlow {same_python.release.version}"
             text = f"{prefix}Install {name}, the best for this Python that has code for the card."
-            return [advice.make_release_remedy(target, same_python.release, text)]
+            return [make_release_remedy(target, same_python.release, text)]
         best = fit.find_best_fit(target.compat, host)
         if best is not None and best.python is not None:
             pythons = best.release.pythons()
@@ -152,7 +158,7 @@ def _build_older_release_remedies(context: RuleContext) -> list[Remedy]:
                 f"{prefix}The best TensorFlow that has code for the card is {best.release.version}, which needs Python "
                 f"{best.python} (it has wheels for {pythons[0]} to {pythons[-1]})."
             )
-            return [advice.make_release_remedy(target, best.release, text, python=best.python)]
+            return [make_release_remedy(target, best.release, text, python=best.python)]
     return [
         Remedy(
             "No published TensorFlow with code for this card is known; TensorFlow can only use the CPU here."
@@ -200,13 +206,13 @@ def _build_older_cudnn_remedies(context: RuleContext, project: str) -> list[Reme
     build = context.build
     if build is None or build.cudnn is None or project in ("", "cudnn"):
         return [Remedy("Install an older cuDNN of the same major version.")]
-    requirement = advice.choose_cudnn_requirement(context.target, project, project, build.cudnn)
+    requirement = choose_cudnn_requirement(context.target, project, project, build.cudnn)
     return [
         Remedy(
             "Install the last cuDNN that has code for it.",
             (
-                advice.format_pip_install(context.target, (requirement,)),
-                advice.format_check_command(context.target),
+                format_pip_install(context.target, (requirement,)),
+                format_check_command(context.target),
             ),
             steps=(Install((requirement,)),),
         )

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import Absent, value_of
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import (
+from tfdoctor.core.facts import Absent, value_of
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import (
     explain_disabled_device_types,
     explain_unknown_xla_flag,
     find_import_breaking_variable,
@@ -34,8 +34,8 @@ from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, Rule
 from tfdoctor.rules.shared import drivers, prerequisites, variable_origins
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import CudaDevice
-    from tfdoctor.findings import Finding
+    from tfdoctor.core.facts import CudaDevice
+    from tfdoctor.core.findings import Finding
 
 VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 DEVICE_TYPES_VARIABLE = "TF_ENABLED_DEVICE_TYPES"

@@ -17,9 +17,9 @@ In a virtual machine, expose the host's processor to it. Otherwise use TensorFlo
 
 from __future__ import annotations
 
-from tfdoctor import advice
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import lacks_avx
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import lacks_avx
+from tfdoctor.remedies import find_best_release, make_release_remedy
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -38,12 +38,12 @@ def check(context: RuleContext) -> Result:
     if not lacks_avx(context.facts, tensorflow, build):
         return ()
     is_virtual = "hypervisor" in machine.cpu_flags
-    best = advice.find_best_release(context.target)
+    best = find_best_release(context.target)
     text = "Use a build without AVX (conda-forge's, or one that you compile yourself), or another machine."
     remedies = [Remedy(text)]
     if best is not None:
         text = f"Install TensorFlow {best.version}, the best for this machine that works without AVX."
-        remedies.insert(0, advice.make_release_remedy(context.target, best, text))
+        remedies.insert(0, make_release_remedy(context.target, best, text))
     if is_virtual:
         remedies.insert(
             0,

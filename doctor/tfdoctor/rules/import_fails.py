@@ -20,12 +20,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.causes.steps import Install
-from tfdoctor.facts import Unknown
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import find_overriding_libstdcxx, list_forbidden_files
-from tfdoctor.predict.imports import choose_object_cause
+from tfdoctor.core.causes.steps import Install
+from tfdoctor.core.facts import Unknown
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import find_overriding_libstdcxx, list_forbidden_files
+from tfdoctor.prediction.imports import choose_object_cause
+from tfdoctor.remedies import (
+    APT,
+    format_check_command,
+    format_pip_install,
+    get_package_manager,
+    get_sudo_prefix,
+)
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 from tfdoctor.rules.shared.companions import (
@@ -35,8 +41,8 @@ from tfdoctor.rules.shared.companions import (
 )
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import Resolution
-    from tfdoctor.findings import Finding
+    from tfdoctor.core.facts import Resolution
+    from tfdoctor.core.findings import Finding
 
 DEBIAN_PACKAGES = {
     "libgomp.so.1": "libgomp1",
@@ -119,12 +125,12 @@ def _build_library_finding(context: RuleContext, resolution: Resolution) -> Find
     """Return the finding about a library that TensorFlow's own objects need and the loader cannot load."""
     missing_names = [name for name in resolution.really_missing if "/" not in name]
     packages = [DEBIAN_PACKAGES.get(name) for name in missing_names]
-    if missing_names and all(packages) and advice.get_package_manager(context.target) == advice.APT:
+    if missing_names and all(packages) and get_package_manager(context.target) == APT:
         remedy = Remedy(
             f"Install the package that provides {', '.join(missing_names)}.",
             (
-                f"{advice.get_sudo_prefix(context.target)}apt-get install {' '.join(str(package) for package in packages)}",
-                advice.format_check_command(context.target),
+                f"{get_sudo_prefix(context.target)}apt-get install {' '.join(str(package) for package in packages)}",
+                format_check_command(context.target),
             ),
             changes_system=True,
         )
@@ -135,10 +141,8 @@ def _build_library_finding(context: RuleContext, resolution: Resolution) -> Find
         remedy = Remedy(
             "Install TensorFlow again.",
             (
-                advice.format_pip_install(
-                    context.target, [requirement], options="--force-reinstall --no-deps"
-                ),
-                advice.format_check_command(context.target),
+                format_pip_install(context.target, [requirement], options="--force-reinstall --no-deps"),
+                format_check_command(context.target),
             ),
             steps=(Install((requirement,), force_reinstall=True, install_dependencies=False),),
         )

@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.remedies import format_pip_install, format_pip_uninstall, make_library_remedies
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.libs_not_on_path import build_search_path_remedies, choose_library_copy
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 
 if TYPE_CHECKING:
-    from tfdoctor.predict import Build
+    from tfdoctor.prediction import Build
 
 
 def check(context: RuleContext) -> Result:
@@ -89,15 +89,15 @@ def _build_remedies(context: RuleContext, build: Build, cuda_names: list[str]) -
             context, [choose_library_copy(missing.usable_files) for missing in libraries_off_path]
         )
     if len(libraries_off_path) < len(cuda_names):
-        remedies += advice.make_library_remedies(context.target, cuda_names)
+        remedies += make_library_remedies(context.target, cuda_names)
     name = "tensorflow" if build.version else ""
     if name and not libraries_off_path:
         remedies.append(
             Remedy(
                 "Use the CPU: the plain package of the same version has no CUDA in it.",
                 (
-                    advice.format_pip_uninstall(context.target, ["tensorflow-gpu"]),
-                    advice.format_pip_install(context.target, [f"tensorflow=={build.version}"]),
+                    format_pip_uninstall(context.target, ["tensorflow-gpu"]),
+                    format_pip_install(context.target, [f"tensorflow=={build.version}"]),
                 ),
             )
         )

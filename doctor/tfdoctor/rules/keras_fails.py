@@ -21,19 +21,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, versions
-from tfdoctor.causes.steps import Install, UnsetVariable
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import BACKEND_VARIABLE, find_leading_folder, get_keras_backend, get_sys_path_folder
-from tfdoctor.predict.rehearsal import LEGACY_KERAS_VARIABLE, uses_legacy_keras
+from tfdoctor.core import versions
+from tfdoctor.core.causes.steps import Install, UnsetVariable
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.text import upper_first
+from tfdoctor.prediction import BACKEND_VARIABLE, find_leading_folder, get_keras_backend, get_sys_path_folder
+from tfdoctor.prediction.rehearsal import LEGACY_KERAS_VARIABLE, uses_legacy_keras
+from tfdoctor.remedies import format_check_command, format_pip_install
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, shadowing, variable_origins
 from tfdoctor.rules.shared.companions import build_failing_packages_finding, choose_working_requirement
-from tfdoctor.text import upper_first
 
 if TYPE_CHECKING:
-    from tfdoctor.facts.imports import Shadow
-    from tfdoctor.findings import Finding
+    from tfdoctor.core.facts.imports import Shadow
+    from tfdoctor.core.findings import Finding
 
 
 def check(context: RuleContext) -> Result:
@@ -109,8 +110,8 @@ def _build_version_finding(context: RuleContext, title: str, error: str) -> Find
             Remedy(
                 "Install the Keras that this TensorFlow asks for.",
                 (
-                    advice.format_pip_install(context.target, [requirement]),
-                    advice.format_check_command(context.target),
+                    format_pip_install(context.target, [requirement]),
+                    format_check_command(context.target),
                 ),
                 steps=(Install((requirement,)),),
             )
@@ -181,8 +182,8 @@ def _build_legacy_finding(context: RuleContext) -> Finding:
             Remedy(
                 "Install tf-keras.",
                 (
-                    advice.format_pip_install(context.target, [requirement]),
-                    advice.format_check_command(context.target),
+                    format_pip_install(context.target, [requirement]),
+                    format_check_command(context.target),
                 ),
                 steps=(Install((requirement,)),),
             ),

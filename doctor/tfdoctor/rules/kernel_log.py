@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import Unknown
-from tfdoctor.findings import Cause, Finding, Remedy, Severity
+from tfdoctor.core.facts import Unknown
+from tfdoctor.core.findings import Cause, Finding, Remedy, Severity
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, require_known_fact
 from tfdoctor.rules.shared import drivers, kernels, xids
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import KernelEvent
+    from tfdoctor.core.facts import KernelEvent
 
 EVENTS_WITHOUT_XID = {
     "bus-lost": (Cause.NO_DEVICE, "the card has fallen off the bus"),

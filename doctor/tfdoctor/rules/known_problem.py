@@ -19,11 +19,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, versions
-from tfdoctor.causes.steps import Install
-from tfdoctor.facts import Known
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import find_cudnn_version
+from tfdoctor.core import versions
+from tfdoctor.core.causes.steps import Install
+from tfdoctor.core.facts import Known
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import find_cudnn_version
+from tfdoctor.remedies import format_check_command, format_pip_install
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -123,10 +124,10 @@ def _build_remedy(context: RuleContext, problem: Problem) -> Remedy:
     """Return the table's remedy, with a command if it pins NVIDIA's wheels."""
     pins = [pin for pin in problem.pins if pin.startswith("nvidia-")]
     if pins:
-        command = advice.format_pip_install(context.target, pins)
+        command = format_pip_install(context.target, pins)
         return Remedy(
             problem.remedy,
-            (command, advice.format_check_command(context.target)),
+            (command, format_check_command(context.target)),
             steps=(Install(tuple(pins)),),
         )
     return Remedy(problem.remedy)

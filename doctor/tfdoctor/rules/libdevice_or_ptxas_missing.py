@@ -20,15 +20,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, versions
-from tfdoctor.causes.steps import Install, SetVariable
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core import versions
+from tfdoctor.core.causes.steps import Install, SetVariable
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.remedies import format_check_command, format_pip_install, get_site_packages, quote
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import CudaToolkit
-    from tfdoctor.predict import Build
+    from tfdoctor.core.facts import CudaToolkit
+    from tfdoctor.prediction import Build
 
 DATA_DIR_FLAG = "--xla_gpu_cuda_data_dir="
 """The flag in XLA_FLAGS that names the folder of a CUDA toolkit."""
@@ -100,14 +101,14 @@ def _build_remedies(
             Remedy(
                 "Install NVIDIA's wheel with the compiler.",
                 (
-                    advice.format_pip_install(context.target, [requirement]),
-                    advice.format_check_command(context.target),
+                    format_pip_install(context.target, [requirement]),
+                    format_check_command(context.target),
                 ),
                 steps=(Install((requirement,)),),
             )
         )
     if toolkits:
-        command = f"export XLA_FLAGS={advice.quote(DATA_DIR_FLAG + toolkits[0].path)}"
+        command = f"export XLA_FLAGS={quote(DATA_DIR_FLAG + toolkits[0].path)}"
         step = SetVariable("XLA_FLAGS", DATA_DIR_FLAG + toolkits[0].path)
         remedies.append(
             Remedy(f"Name the toolkit that is there ({toolkits[0].path}).", (command,), steps=(step,))
@@ -115,12 +116,12 @@ def _build_remedies(
     elif project in {"nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12"} and not build.has_trait(
         "libdevice-of-wheels"
     ):
-        folder = f"{advice.get_site_packages(context.target)}/nvidia/cuda_nvcc"
-        command = f"export XLA_FLAGS={advice.quote(DATA_DIR_FLAG + folder)}"
+        folder = f"{get_site_packages(context.target)}/nvidia/cuda_nvcc"
+        command = f"export XLA_FLAGS={quote(DATA_DIR_FLAG + folder)}"
         remedies.append(
             Remedy(
                 "Install NVIDIA's wheel with the compiler and name its folder.",
-                (advice.format_pip_install(context.target, [project]), command),
+                (format_pip_install(context.target, [project]), command),
                 steps=(Install((project,)), SetVariable("XLA_FLAGS", DATA_DIR_FLAG + folder)),
             )
         )

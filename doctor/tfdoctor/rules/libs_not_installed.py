@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.findings import Cause, Evidence, Severity
-from tfdoctor.predict import choose_libraries_cause
+from tfdoctor.core.findings import Cause, Evidence, Severity
+from tfdoctor.prediction import choose_libraries_cause
+from tfdoctor.remedies import make_library_remedies
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
-    from tfdoctor.predict import MissingLibrary
+    from tfdoctor.prediction import MissingLibrary
 
 
 INSTALLABLE_CAUSES = (
@@ -103,7 +103,7 @@ def check(context: RuleContext) -> Result:
             explanation,
             title=title,
             evidence=evidence,
-            remedies=advice.make_library_remedies(context.target, names),
+            remedies=make_library_remedies(context.target, names),
         )
     ]
 

@@ -21,16 +21,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, fit
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import fit
+from tfdoctor.remedies import (
+    format_check_command,
+    format_pip_install,
+    list_gpu_requirements,
+    make_ldconfig_remedy,
+    make_path_remedy,
+    make_runpath_link_remedy,
+)
 from tfdoctor.rules.base import LOADER, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.facts import FoundElsewhere
-    from tfdoctor.predict import MissingLibrary
+    from tfdoctor.core.facts import FoundElsewhere
+    from tfdoctor.prediction import MissingLibrary
 
 SYSTEM_CUDA_FOLDERS = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr/local/lib")
 """Folders that can be added to ldconfig, because nothing in them interferes with other programs."""
@@ -100,7 +108,7 @@ def build_search_path_remedies(
     """
     folders = list_file_folders(files)
     remedies: list[Remedy] = []
-    link_remedy = advice.make_runpath_link_remedy(context.target, files)
+    link_remedy = make_runpath_link_remedy(context.target, files)
     release_remedy = _build_fixed_release_remedy(context) if prefer_fixed_release else None
     if release_remedy is not None:
         remedies.append(release_remedy)
@@ -109,9 +117,9 @@ def build_search_path_remedies(
     # LD_LIBRARY_PATH cannot contain a folder with a separator in its name
     if not any(set(folder) & set(":;") for folder in folders):
         text = "Add the folder to the search path before Python starts (os.environ inside the program is too late)."
-        remedies.append(advice.make_path_remedy(context.target, folders, text))
+        remedies.append(make_path_remedy(context.target, folders, text))
     if all(folder.startswith(SYSTEM_CUDA_FOLDERS) and "-packages/" not in folder for folder in folders):
-        remedies.append(advice.make_ldconfig_remedy(context.target, folders))
+        remedies.append(make_ldconfig_remedy(context.target, folders))
     return remedies
 
 
@@ -130,10 +138,8 @@ def _build_fixed_release_remedy(context: RuleContext) -> Remedy | None:
             return Remedy(
                 f"Install {release.version}, where this is fixed.",
                 (
-                    advice.format_pip_install(
-                        context.target, advice.list_gpu_requirements(context.target, release)
-                    ),
-                    advice.format_check_command(context.target),
+                    format_pip_install(context.target, list_gpu_requirements(context.target, release)),
+                    format_check_command(context.target),
                 ),
             )
     return None

@@ -21,16 +21,30 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.advice import format_link_commands, make_file_link
-from tfdoctor.causes.steps import Install
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.causes.steps import Install
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.remedies import (
+    APT,
+    exclude_installed_versions,
+    find_wheel,
+    format_check_command,
+    format_link_commands,
+    format_pip_install,
+    get_package_manager,
+    get_site_packages,
+    get_sudo_prefix,
+    list_cuda_requirements,
+    make_file_link,
+    make_folder_removal_remedy,
+    make_install_steps,
+    make_path_remedy,
+)
 from tfdoctor.rules.base import LOADER, Result, Rule, RuleContext
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import FoundElsewhere
-    from tfdoctor.predict import MissingLibrary
+    from tfdoctor.core.facts import FoundElsewhere
+    from tfdoctor.prediction import MissingLibrary
 
 UNDEFINED_SYMBOL_PREFIX = "undefined symbol: "
 """The text before the symbol's name in the loader's error."""
@@ -152,13 +166,11 @@ def _build_remedies(
     removal = _build_skip_folders_remedy(context, libraries)
     if removal is not None:
         return [removal]
-    requirements = advice.list_cuda_requirements(
-        context.target, [path.rpartition("/")[2] for path in stale_paths]
-    )
+    requirements = list_cuda_requirements(context.target, [path.rpartition("/")[2] for path in stale_paths])
     if requirements and all("/nvidia/" in path for path in stale_paths):
-        requirements = advice.exclude_installed_versions(context.target, requirements)
-        command = advice.format_pip_install(context.target, requirements)
-        check_command = advice.format_check_command(context.target)
+        requirements = exclude_installed_versions(context.target, requirements)
+        command = format_pip_install(context.target, requirements)
+        check_command = format_check_command(context.target)
         text = "Install it in the version that goes with the other libraries."
         return [Remedy(text, (command, check_command), steps=(Install(requirements),))]
     loader = context.loader
@@ -172,7 +184,7 @@ def _build_remedies(
                 "A library in a folder on LD_LIBRARY_PATH may be found before the right one. Check "
                 "without that variable before you reinstall anything; if that helps, remove the folder from "
                 "it.",
-                (f"env -u LD_LIBRARY_PATH {advice.format_check_command(context.target)}",),
+                (f"env -u LD_LIBRARY_PATH {format_check_command(context.target)}",),
             )
         ]
     files = _find_copies(context, absent_names)
@@ -181,7 +193,7 @@ def _build_remedies(
         text = f"It is in {', '.join(folders)}: add the folder to the search path before Python starts."
         return [
             *_build_link_remedies(context, files, libraries),
-            advice.make_path_remedy(context.target, folders, text),
+            make_path_remedy(context.target, folders, text),
         ]
     if any("version `GLIBC_" in missing.resolution.error for missing in libraries):
         return [
@@ -194,28 +206,24 @@ def _build_remedies(
         ]
     build = context.build
     wheels = (
-        [advice.find_wheel(context.target, soname, build.cuda) for soname in absent_names]
+        [find_wheel(context.target, soname, build.cuda) for soname in absent_names]
         if build and build.cuda
         else []
     )
-    requirements = advice.list_cuda_requirements(context.target, absent_names)
+    requirements = list_cuda_requirements(context.target, absent_names)
     if requirements and wheels:
-        steps, commands = advice.make_install_steps(context.target, requirements)
+        steps, commands = make_install_steps(context.target, requirements)
         text = f"Install the package that provides {', '.join(absent_names)}."
-        return [Remedy(text, (*commands, advice.format_check_command(context.target)), steps=steps)]
+        return [Remedy(text, (*commands, format_check_command(context.target)), steps=steps)]
     system_packages = {name: DEBIAN_PACKAGES.get(name) for name in absent_names}
-    if (
-        absent_names
-        and all(system_packages.values())
-        and advice.get_package_manager(context.target) == advice.APT
-    ):
+    if absent_names and all(system_packages.values()) and get_package_manager(context.target) == APT:
         packages = " ".join(dict.fromkeys(str(package) for package in system_packages.values()))
         return [
             Remedy(
                 f"Install the package that provides {', '.join(absent_names)}.",
                 (
-                    f"{advice.get_sudo_prefix(context.target)}apt-get install {packages}",
-                    advice.format_check_command(context.target),
+                    f"{get_sudo_prefix(context.target)}apt-get install {packages}",
+                    format_check_command(context.target),
                 ),
                 changes_system=True,
             )
@@ -254,7 +262,7 @@ def _build_skip_folders_remedy(context: RuleContext, libraries: tuple[MissingLib
         for removal_result in loader.without
     ):
         return None  # without the variables, a library would no longer be found
-    return advice.make_folder_removal_remedy(
+    return make_folder_removal_remedy(
         context.target, tuple(dict.fromkeys(folders)), copies if loader.without else ()
     )
 
@@ -273,7 +281,7 @@ def _build_link_remedies(
 
     Return an empty list if several libraries are affected, or if one of the files is not in site-packages.
     """
-    site_packages = advice.get_site_packages(context.target)
+    site_packages = get_site_packages(context.target)
     needed_by = libraries[0].resolution.needed_by or libraries[0].resolution.path or ""
     folder = posixpath.dirname(needed_by)
     if (
@@ -286,7 +294,7 @@ def _build_link_remedies(
     return [
         Remedy(
             f"Link it next to {posixpath.basename(needed_by)}, which needs it.",
-            (*format_link_commands(steps), advice.format_check_command(context.target)),
+            (*format_link_commands(steps), format_check_command(context.target)),
             steps=tuple(steps),
         )
     ]
@@ -294,13 +302,13 @@ def _build_link_remedies(
 
 def _build_reinstall_remedy(context: RuleContext, libraries: tuple[MissingLibrary, ...], text: str) -> Remedy:
     """Return the remedy to reinstall these libraries' wheels; it has no commands if no wheel has them."""
-    requirements = advice.list_cuda_requirements(context.target, [library.soname for library in libraries])
+    requirements = list_cuda_requirements(context.target, [library.soname for library in libraries])
     if not requirements:
         return Remedy(text)
-    command = advice.format_pip_install(context.target, requirements, options="--force-reinstall")
+    command = format_pip_install(context.target, requirements, options="--force-reinstall")
     return Remedy(
         text,
-        (command, advice.format_check_command(context.target)),
+        (command, format_check_command(context.target)),
         steps=(Install(requirements, force_reinstall=True),),
     )
 

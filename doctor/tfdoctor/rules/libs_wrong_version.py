@@ -24,20 +24,27 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, fit, versions
-from tfdoctor.facts import Known, value_of
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.records import dataclass
+from tfdoctor.core import versions
+from tfdoctor.core.facts import Known, value_of
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.records import dataclass
+from tfdoctor.core.text import make_lazy_pattern
+from tfdoctor.prediction import fit
+from tfdoctor.remedies import (
+    format_check_command,
+    format_pip_install,
+    list_companion_pins,
+    make_library_remedies,
+)
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.libs_not_installed import find_libraries_to_install
 from tfdoctor.rules.shared import path_shadowing, prerequisites
-from tfdoctor.text import make_lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.compat import Release
-    from tfdoctor.predict import MissingLibrary
+    from tfdoctor.prediction import MissingLibrary
 
 RUNTIME_FILE_PATTERN = make_lazy_pattern(r"libcudart\.so\.(\d{1,2}\.\d{1,2})\.\d{1,4}\Z")
 """The full file name of the CUDA runtime, with its version: libcudart.so.11.2.152."""
@@ -87,7 +94,7 @@ def check(context: RuleContext) -> Result:
         title=title,
         evidence=_list_evidence(context, libraries),
         remedies=[
-            *advice.make_library_remedies(context.target, names),
+            *make_library_remedies(context.target, names),
             *_build_other_release_remedy(context, libraries, cudas),
         ],
     )
@@ -263,14 +270,14 @@ def _build_other_release_remedy(
                 f"Install a TensorFlow for the CUDA that is there: {release.version}, built for CUDA {release.cuda}, "
                 "is the newest for this Python.",
                 (
-                    advice.format_pip_install(
+                    format_pip_install(
                         context.target,
                         [
                             f"{release.package}=={release.version}",
-                            *advice.list_companion_pins(context.compat, release),
+                            *list_companion_pins(context.compat, release),
                         ],
                     ),
-                    advice.format_check_command(context.target),
+                    format_check_command(context.target),
                 ),
             )
         ]

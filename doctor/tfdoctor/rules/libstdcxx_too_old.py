@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import re
 
-from tfdoctor import advice
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import find_overriding_libstdcxx
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import find_overriding_libstdcxx
+from tfdoctor.remedies import format_check_command, make_folder_removal_remedy, quote
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, require_known_fact
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 
@@ -70,17 +70,17 @@ def check(context: RuleContext) -> Result:
 def _build_remedies(context: RuleContext, path: str) -> list[Remedy]:
     """Return the remedy: remove the folder from the search path, or else use a newer library."""
     python = context.python
-    removal = advice.make_folder_removal_remedy(context.target, (path.rpartition("/")[0],))
+    removal = make_folder_removal_remedy(context.target, (path.rpartition("/")[0],))
     if removal is not None:
         return [removal]
     if python is not None and python.conda_prefix is not None:
-        prefix = advice.quote(python.conda_prefix)
+        prefix = quote(python.conda_prefix)
         return [
             Remedy(
                 "Install a newer one into the conda environment.",
                 (
                     f"conda install --prefix {prefix} -c conda-forge libstdcxx-ng",
-                    advice.format_check_command(context.target),
+                    format_check_command(context.target),
                 ),
             )
         ]

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import re
 
-from tfdoctor import advice, versions
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core import versions
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core.text import make_lazy_pattern
+from tfdoctor.remedies import CHECK_COMMAND, quote
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
-from tfdoctor.text import make_lazy_pattern
 
 LOADED_MODULES_VARIABLE = "LOADEDMODULES"
 """The environment variable in which module systems list the loaded modules."""
@@ -96,7 +97,7 @@ def _build_version_finding(
     lacks_libraries: bool,
 ) -> Finding:
     """Return the finding about loaded modules that have the wrong major version."""
-    names = " ".join(advice.quote(module) for module in wrong_modules)
+    names = " ".join(quote(module) for module in wrong_modules)
     required = _format_required_cuda(built_cuda, context.build.cudnn if context.build is not None else None)
     return RULE.make_finding(
         Cause.LIBS_WRONG_VERSION,
@@ -133,7 +134,7 @@ def _build_no_module_finding(built_cuda: str, built_cudnn: str | None) -> Findin
                 (
                     "module avail cuda cudnn",
                     f"module load cuda/{versions.major_minor(built_cuda)}",
-                    advice.CHECK_COMMAND,
+                    CHECK_COMMAND,
                 ),
             )
         ],

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes.steps import RenameVariable, UnsetVariable
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.causes.steps import RenameVariable, UnsetVariable
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import Result, Rule, RuleContext
 
 if TYPE_CHECKING:
-    from tfdoctor.causes.steps import Step
+    from tfdoctor.core.causes.steps import Step
 
 
 def check(context: RuleContext) -> Result:

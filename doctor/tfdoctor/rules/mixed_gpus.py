@@ -20,16 +20,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, versions
-from tfdoctor.facts import value_of
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import select_registered_devices
+from tfdoctor.core import versions
+from tfdoctor.core.facts import value_of
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.prediction import select_registered_devices
+from tfdoctor.remedies import format_check_command
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites, variable_origins
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import CudaDevice
-    from tfdoctor.predict import Build
+    from tfdoctor.core.facts import CudaDevice
+    from tfdoctor.prediction import Build
 
 MIN_MULTIPROCESSORS_VARIABLE = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
 
@@ -82,7 +83,7 @@ def _build_some_ignored_finding(
         remedies.append(
             Remedy(
                 "To make TensorFlow use the small card too:",
-                (command, advice.format_check_command(context.target)),
+                (command, format_check_command(context.target)),
             )
         )
     value_text = f" {MIN_MULTIPROCESSORS_VARIABLE} is set to {value!r}." if value is not None else ""

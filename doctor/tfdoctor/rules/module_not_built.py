@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.facts import Known, Unknown
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.facts import Known, Unknown
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.remedies import get_sudo_prefix, make_driver_remedy, quote
 from tfdoctor.rules.base import (
     CouldNotCheck,
     NotApplicable,
@@ -38,7 +38,7 @@ from tfdoctor.rules.base import (
 from tfdoctor.rules.shared import drivers, kernels
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import ModuleFiles
+    from tfdoctor.core.facts import ModuleFiles
 
 
 def check(context: RuleContext) -> Result:
@@ -98,12 +98,12 @@ def _list_remedies(context: RuleContext, module_files: ModuleFiles) -> list[Reme
     build_log = next((dkms_module.failed for dkms_module in module_files.dkms if dkms_module.failed), "")
     remedies = []
     if build_log:
-        remedies.append(Remedy("See why the build failed.", (f"tail -n 40 {advice.quote(build_log)}",)))
+        remedies.append(Remedy("See why the build failed.", (f"tail -n 40 {quote(build_log)}",)))
     uses_akmods = context.facts.machine.distribution_id == "fedora"
     if module_files.dkms or uses_akmods:
         remedies.append(kernels.make_rebuild_module_remedy(context))
     else:
-        install_remedy = advice.make_driver_remedy(context.target)
+        install_remedy = make_driver_remedy(context.target)
         headers_command = kernels.make_headers_install_command(context) if not module_files.headers else ""
         remedies.append(
             Remedy(
@@ -116,7 +116,7 @@ def _list_remedies(context: RuleContext, module_files: ModuleFiles) -> list[Reme
         remedies.append(
             Remedy(
                 f"Or restart, and choose kernel {module_files.other_kernels[-1]} in the start menu.",
-                (f"{advice.get_sudo_prefix(context.target)}reboot",),
+                (f"{get_sudo_prefix(context.target)}reboot",),
                 changes_system=True,
             )
         )

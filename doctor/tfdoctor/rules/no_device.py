@@ -22,14 +22,23 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, versions
-from tfdoctor.facts import Absent, SmiFacts, SmiFailure, value_of
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core import versions
+from tfdoctor.core.facts import Absent, SmiFacts, SmiFailure, value_of
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.remedies import (
+    APT,
+    DNF,
+    PACMAN,
+    format_check_command,
+    get_package_manager,
+    get_sudo_prefix,
+    quote,
+)
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, kernels, prerequisites
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import PciGpu
+    from tfdoctor.core.facts import PciGpu
 
 
 def check(context: RuleContext) -> Result:
@@ -133,7 +142,7 @@ def _explain_absent_gpu(context: RuleContext) -> kernels.ProblemExplanation | No
             [
                 Remedy(
                     "Switch to the NVIDIA card (Ubuntu's tool), then restart.",
-                    (f"{advice.get_sudo_prefix(context.target)}prime-select nvidia",),
+                    (f"{get_sudo_prefix(context.target)}prime-select nvidia",),
                     changes_system=True,
                 )
             ],
@@ -181,11 +190,11 @@ def _explain_other_driver(context: RuleContext) -> kernels.ProblemExplanation | 
                         "Switch it off for the next start.",
                         (
                             (
-                                f"echo 'blacklist {pci_gpu.driver}' | {advice.get_sudo_prefix(context.target)}tee "
+                                f"echo 'blacklist {pci_gpu.driver}' | {get_sudo_prefix(context.target)}tee "
                                 f"/etc/modprobe.d/blacklist-{pci_gpu.driver}.conf"
                             ),
                             kernels.make_initramfs_rebuild_command(context),
-                            f"{advice.get_sudo_prefix(context.target)}reboot",
+                            f"{get_sudo_prefix(context.target)}reboot",
                         ),
                         changes_system=True,
                     )
@@ -195,7 +204,7 @@ def _explain_other_driver(context: RuleContext) -> kernels.ProblemExplanation | 
 
 
 def _make_rebind_remedy(context: RuleContext, pci_gpu: PciGpu) -> Remedy:
-    sudo, address = advice.get_sudo_prefix(context.target), advice.quote(pci_gpu.address)
+    sudo, address = get_sudo_prefix(context.target), quote(pci_gpu.address)
     return Remedy(
         "If no virtual machine uses it, give it back until the next start. To keep it, take `vfio-pci.ids` out of "
         "the kernel's command line or /etc/modprobe.d.",
@@ -218,7 +227,7 @@ def _explain_mig(context: RuleContext) -> kernels.ProblemExplanation | None:
         return None
     empty_gpu = empty_gpus[0]
     index = empty_gpu.index or 0
-    sudo = advice.get_sudo_prefix(context.target)
+    sudo = get_sudo_prefix(context.target)
     return (
         "MIG is on but the card has no instance",
         (
@@ -285,12 +294,12 @@ def _explain_missing_module(context: RuleContext) -> kernels.ProblemExplanation 
     """Explain that the user-space libraries are installed but the kernel module is not loaded."""
     if not isinstance(context.facts.driver.kernel_module, Absent) or context.facts.machine.jetson:
         return None
-    sudo = advice.get_sudo_prefix(context.target)
+    sudo = get_sudo_prefix(context.target)
     headers_command = {
-        advice.APT: f"{sudo}apt-get install --reinstall linux-headers-$(uname -r)",
-        advice.DNF: f"{sudo}dnf install kernel-devel-$(uname -r)",
-        advice.PACMAN: f"{sudo}pacman -S linux-headers",
-    }.get(advice.get_package_manager(context.target) or "")
+        APT: f"{sudo}apt-get install --reinstall linux-headers-$(uname -r)",
+        DNF: f"{sudo}dnf install kernel-devel-$(uname -r)",
+        PACMAN: f"{sudo}pacman -S linux-headers",
+    }.get(get_package_manager(context.target) or "")
     rebuild_commands = (
         *((headers_command,) if headers_command else ()),
         f"{sudo}dkms autoinstall",
@@ -304,7 +313,7 @@ def _explain_missing_module(context: RuleContext) -> kernels.ProblemExplanation 
         [
             Remedy(
                 "Load it; where that fails, the message names the reason.",
-                (f"{sudo}modprobe nvidia", advice.format_check_command(context.target)),
+                (f"{sudo}modprobe nvidia", format_check_command(context.target)),
                 changes_system=True,
             ),
             Remedy(
@@ -369,17 +378,17 @@ def _explain_unsupported_gpu(context: RuleContext) -> kernels.ProblemExplanation
 
 def _make_flavour_remedy(context: RuleContext, version: str, *, is_open: bool) -> Remedy:
     """Return the remedy that installs the open or the proprietary kernel module of the same driver branch."""
-    sudo, manager = advice.get_sudo_prefix(context.target), advice.get_package_manager(context.target)
+    sudo, manager = get_sudo_prefix(context.target), get_package_manager(context.target)
     flavour = "the open" if is_open else "the proprietary"
     text = f"Install {flavour} kernel module of the same branch, then restart."
     machine = context.facts.machine
-    if manager == advice.APT and machine.distribution_id == "ubuntu":
+    if manager == APT and machine.distribution_id == "ubuntu":
         package = f"nvidia-driver-{version.split('.', maxsplit=1)[0]}{'-open' if is_open else ''}"
         return Remedy(text, (f"{sudo}apt-get install {package}", f"{sudo}reboot"), changes_system=True)
-    if manager == advice.APT:
+    if manager == APT:
         package = "nvidia-open-kernel-dkms" if is_open else "nvidia-kernel-dkms"
         return Remedy(text, (f"{sudo}apt-get install {package}", f"{sudo}reboot"), changes_system=True)
-    if manager == advice.PACMAN and is_open:
+    if manager == PACMAN and is_open:
         return Remedy(text, (f"{sudo}pacman -S nvidia-open", f"{sudo}reboot"), changes_system=True)
     return Remedy(text, changes_system=True)
 

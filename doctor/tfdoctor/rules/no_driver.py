@@ -22,16 +22,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.facts import Absent, Known, value_of
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import list_driver_files
+from tfdoctor.core.facts import Absent, Known, value_of
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.prediction import list_driver_files
+from tfdoctor.remedies import (
+    find_best_release,
+    format_check_command,
+    format_export,
+    get_sudo_prefix,
+    make_cpu_remedy,
+    make_driver_remedy,
+    quote,
+)
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, make_fact_evidence
 from tfdoctor.rules.shared import drivers, kernels, path_shadowing
 from tfdoctor.rules.shared.pythons import make_other_python_remedies
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import Resolution
+    from tfdoctor.core.facts import Resolution
 
 DEFAULT_LOADER_FOLDERS = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 """Folders that the loader searches by default; Debian also has multiarch folders below them."""
@@ -130,7 +138,7 @@ def _build_damaged_finding(
             Remedy(
                 "Remove the file from the image, and start the container with GPUs: the driver's libraries "
                 "come from the host.",
-                (f"rm {advice.quote(failure.path)}",),
+                (f"rm {quote(failure.path)}",),
             )
         ]
     return _build_finding(
@@ -144,11 +152,11 @@ def _build_damaged_finding(
 def _build_search_finding(context: RuleContext, files: tuple[str, ...], evidence: list[Evidence]) -> Finding:
     """Return the finding that the loader does not search the folder of the driver's library."""
     folder = files[0].rpartition("/")[0]
-    sudo = advice.get_sudo_prefix(context.target)
+    sudo = get_sudo_prefix(context.target)
     is_default = folder in DEFAULT_LOADER_FOLDERS or folder.endswith("-linux-gnu")
-    commands: tuple[str, ...] = (f"{sudo}ldconfig", advice.format_check_command(context.target))
+    commands: tuple[str, ...] = (f"{sudo}ldconfig", format_check_command(context.target))
     if not is_default:
-        line = f"echo {advice.quote(folder)} | {sudo}tee /etc/ld.so.conf.d/nvidia-driver.conf"
+        line = f"echo {quote(folder)} | {sudo}tee /etc/ld.so.conf.d/nvidia-driver.conf"
         commands = (line, *commands)
     return _build_finding(
         "The driver's library exists, but the loader does not find it",
@@ -157,7 +165,7 @@ def _build_search_finding(context: RuleContext, files: tuple[str, ...], evidence
         [*evidence, Evidence(folder, ", ".join(path.rpartition("/")[2] for path in files))],
         [
             Remedy("Tell the loader about it.", commands, changes_system=True),
-            Remedy("Name its folder, for this shell only.", (advice.format_export([folder]),)),
+            Remedy("Name its folder, for this shell only.", (format_export([folder]),)),
         ],
     )
 
@@ -200,7 +208,7 @@ def _build_absent_finding(context: RuleContext, evidence: list[Evidence]) -> Fin
             "CUDA. NVIDIA's driver "
             "replaces it.",
             evidence,
-            [*_make_legacy_driver_remedies(context), advice.make_driver_remedy(context.target)],
+            [*_make_legacy_driver_remedies(context), make_driver_remedy(context.target)],
         )
     if driver.driver_files:
         return _build_finding(
@@ -208,13 +216,13 @@ def _build_absent_finding(context: RuleContext, evidence: list[Evidence]) -> Fin
             f"{driver.driver_files[0]} is not a driver: the toolkit's stub is for linking, and cuda-compat "
             "works only on top of a driver.",
             [*evidence, *(Evidence(path, "is there") for path in driver.driver_files[:4])],
-            [*_make_legacy_driver_remedies(context), advice.make_driver_remedy(context.target)],
+            [*_make_legacy_driver_remedies(context), make_driver_remedy(context.target)],
         )
     return _build_finding(
         "NVIDIA's driver is not installed",
         "libcuda.so.1 comes with NVIDIA's driver and with nothing else; it is nowhere on this machine.",
         evidence,
-        [*_make_legacy_driver_remedies(context), advice.make_driver_remedy(context.target)],
+        [*_make_legacy_driver_remedies(context), make_driver_remedy(context.target)],
     )
 
 
@@ -225,11 +233,11 @@ def _make_cpu_remedies(context: RuleContext) -> list[Remedy]:
         return [Remedy("TensorFlow works here on the CPU; nothing needs to be installed for that.")]
     if choice is not None and choice.others:
         return make_other_python_remedies(context)
-    release = advice.find_best_release(context.target)
+    release = find_best_release(context.target)
     has_lost_environment = choice is not None and choice.lost
     if has_lost_environment or release is None or context.prediction.cause is not Cause.TENSORFLOW_MISSING:
         return []
-    return [advice.make_cpu_remedy(context.target, release, "If the CPU is enough, install TensorFlow.")]
+    return [make_cpu_remedy(context.target, release, "If the CPU is enough, install TensorFlow.")]
 
 
 def _build_wsl_finding(context: RuleContext, evidence: list[Evidence]) -> Finding:
@@ -265,7 +273,7 @@ def _build_wsl_finding(context: RuleContext, evidence: list[Evidence]) -> Findin
 def _make_legacy_driver_remedies(context: RuleContext) -> list[Remedy]:
     """Return the remedies to install an older driver for GPUs that new drivers no longer support."""
     remedies = []
-    is_ubuntu, sudo = context.target.distribution == "ubuntu", advice.get_sudo_prefix(context.target)
+    is_ubuntu, sudo = context.target.distribution == "ubuntu", get_sudo_prefix(context.target)
     for device in drivers.list_known_devices(context):
         # an unknown GPU counts as so new ("99") that no driver has dropped it
         branch = context.compat.cards.find_unsupported(device.compute_capability or "99")
@@ -296,7 +304,7 @@ def _list_system_evidence(context: RuleContext) -> list[Evidence]:
 def _make_reinstall_remedy(context: RuleContext) -> Remedy:
     if context.facts.machine.container:
         return Remedy("Start the container again; the driver's libraries come from the host.")
-    install_remedy = advice.make_driver_remedy(context.target)
+    install_remedy = make_driver_remedy(context.target)
     return Remedy(
         f"Reinstall the driver. {install_remedy.text}", install_remedy.commands, changes_system=True
     )

@@ -18,9 +18,17 @@ Create an environment with a Python that has wheels; the finding names one.
 
 from __future__ import annotations
 
-from tfdoctor import advice, fit, versions
-from tfdoctor.facts import Known
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core import versions
+from tfdoctor.core.facts import Known
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import fit
+from tfdoctor.remedies import (
+    choose_uv_command,
+    format_pip_install,
+    list_gpu_requirements,
+    make_link_commands,
+    quote,
+)
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 
 X86_64_MACHINES = ("x86_64", "amd64")
@@ -125,7 +133,7 @@ def _list_remedies(context: RuleContext) -> list[Remedy]:
         return [
             Remedy(
                 "On this machine TensorFlow uses the CPU.",
-                (advice.format_pip_install(context.target, ["tensorflow"]),),
+                (format_pip_install(context.target, ["tensorflow"]),),
             )
         ]
     if python.glibc is None:
@@ -135,10 +143,9 @@ def _list_remedies(context: RuleContext) -> list[Remedy]:
         return []
     python_version, release = best.python, best.release
     requirements = " ".join(
-        advice.quote(requirement)
-        for requirement in advice.list_gpu_requirements(context.target, release, python_version)
+        quote(requirement) for requirement in list_gpu_requirements(context.target, release, python_version)
     )
-    setup_commands, uv = advice.choose_uv_command(context.target)
+    setup_commands, uv = choose_uv_command(context.target)
     return [
         Remedy(
             f"Make an environment with Python {python_version} (uv fetches it where it is not there) and TensorFlow "
@@ -147,7 +154,7 @@ def _list_remedies(context: RuleContext) -> list[Remedy]:
                 *setup_commands,
                 f"{uv} venv --python {python_version} tf-env",
                 f"{uv} pip install --python tf-env/bin/python {requirements}",
-                *advice.make_link_commands(
+                *make_link_commands(
                     context.target, release, f"$PWD/tf-env/lib/python{python_version}/site-packages"
                 ),
                 "tfdoctor check --python tf-env",

@@ -20,9 +20,8 @@ does not need it.
 
 from __future__ import annotations
 
-from tfdoctor import advice
-from tfdoctor.advice import engine
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
+from tfdoctor.remedies import engine, get_sudo_prefix
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import engines
 
@@ -35,7 +34,7 @@ def check(context: RuleContext) -> Result:
     if docker is not None and docker.desktop and context.facts.machine.wsl:
         return NotApplicable("Docker Desktop under WSL brings NVIDIA's toolkit itself")
     return engines.make_problem_findings(
-        RULE, engine.find_gpu_support_problems(containers, advice.get_sudo_prefix(context.target))
+        RULE, engine.find_gpu_support_problems(containers, get_sudo_prefix(context.target))
     )
 
 

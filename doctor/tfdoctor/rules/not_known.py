@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.facts import Absent, Unknown
-from tfdoctor.facts.python import UnusablePython
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.facts import Absent, Unknown
+from tfdoctor.core.facts.python import UnusablePython
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.remedies import format_check_command, quote
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def check(context: RuleContext) -> Result:
 
 def _list_remedies(context: RuleContext, reasons: Sequence[str]) -> list[Remedy]:
     """Return the remedies to run TensorFlow and to allow more time. After a timeout, the latter comes first."""
-    check_command = advice.format_check_command(context.target)
+    check_command = format_check_command(context.target)
     run_remedy = Remedy("Run TensorFlow itself to find out.", (f"{check_command} --deep",))
     if any("in time" in reason for reason in reasons):  # "did not end in time" and the like
         return [
@@ -74,11 +74,11 @@ def _make_slow_start_remedies(context: RuleContext) -> list[Remedy]:
     fact, choice = context.facts.python, context.facts.choice
     if not isinstance(fact, Unknown) or choice is None:
         return []
-    command = f"{advice.quote(choice.path)} -c pass"
+    command = f"{quote(choice.path)} -c pass"
     return [
         Remedy(
             "The Python starts slowly. Start it once by hand, so that its files are in memory, and look again.",
-            (command, f"{advice.format_check_command(context.target)} --timeout 60"),
+            (command, f"{format_check_command(context.target)} --timeout 60"),
         )
     ]
 

@@ -24,14 +24,14 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.facts.python import DeniedPath, UnusablePython
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import find_unreadable_package, list_forbidden_files
+from tfdoctor.core.facts.python import DeniedPath, UnusablePython
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import find_unreadable_package, list_forbidden_files
+from tfdoctor.remedies import format_check_command, get_sudo_prefix, quote
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 
 if TYPE_CHECKING:
-    from tfdoctor.findings import Finding
+    from tfdoctor.core.findings import Finding
 
 MAX_CHMOD_PATHS = 3
 """The maximum number of paths below one site-packages that a command names. Above it, all of site-packages is named."""
@@ -152,10 +152,8 @@ def _build_python_finding(path: str) -> Finding:
         "above it is closed to this user, or its file system is mounted noexec.",
         [Evidence(path, "Permission denied")],
         [
-            Remedy(
-                "See what forbids it.", (f"namei -l {advice.quote(path)}", f"findmnt -T {advice.quote(path)}")
-            ),
-            Remedy("If it is yours and only lacks the permission:", (f"chmod a+rx {advice.quote(path)}",)),
+            Remedy("See what forbids it.", (f"namei -l {quote(path)}", f"findmnt -T {quote(path)}")),
+            Remedy("If it is yours and only lacks the permission:", (f"chmod a+rx {quote(path)}",)),
             Remedy("Or use your own environment.", ("tfdoctor install",)),
         ],
     )
@@ -194,8 +192,8 @@ def _describe_owners(denials: list[DeniedPath]) -> str:
 def _list_chmod_remedies(context: RuleContext, denials: list[DeniedPath]) -> list[Remedy]:
     """Return the remedies that let this user read the paths."""
     chmod_paths = _list_chmod_paths(context, denials)
-    paths = " ".join(advice.quote(chmod_path) for chmod_path in chmod_paths)
-    check_command = advice.format_check_command(context.target)
+    paths = " ".join(quote(chmod_path) for chmod_path in chmod_paths)
+    check_command = format_check_command(context.target)
     environment_remedy = Remedy("Or make your own environment.", ("tfdoctor install",))
     owners = sorted({denial.owner for denial in denials if denial.owner is not None and not denial.own})
     if not owners:
@@ -207,7 +205,7 @@ def _list_chmod_remedies(context: RuleContext, denials: list[DeniedPath]) -> lis
     return [
         Remedy(
             text,
-            (f"{advice.get_sudo_prefix(context.target)}chmod -R a+rX {paths}", check_command),
+            (f"{get_sudo_prefix(context.target)}chmod -R a+rX {paths}", check_command),
             changes_system=True,
         ),
         environment_remedy,
@@ -264,8 +262,8 @@ def _make_noexec_remedies(context: RuleContext, mount: str) -> list[Remedy]:
         Remedy(
             "Or let programs run from this one, where whoever set it up agrees (a line in /etc/fstab keeps it).",
             (
-                f"{advice.get_sudo_prefix(context.target)}mount -o remount,exec {advice.quote(mount)}",
-                advice.format_check_command(context.target),
+                f"{get_sudo_prefix(context.target)}mount -o remount,exec {quote(mount)}",
+                format_check_command(context.target),
             ),
             changes_system=True,
         ),

@@ -17,7 +17,7 @@ Install a NumPy that works with this TensorFlow.
 
 from __future__ import annotations
 
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
 from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 from tfdoctor.rules.shared.companions import make_companion_result

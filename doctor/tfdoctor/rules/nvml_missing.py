@@ -19,11 +19,17 @@ NVIDIA_DRIVER_CAPABILITIES=compute,utility.
 
 from __future__ import annotations
 
-from tfdoctor import advice
-from tfdoctor.advice.engine import CAPABILITIES_VARIABLE, excludes_capability, make_capabilities_remedy
-from tfdoctor.facts import value_of
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import NVML_ERROR_UNKNOWN, has_lost_devices
+from tfdoctor.core.facts import value_of
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.prediction import NVML_ERROR_UNKNOWN, has_lost_devices
+from tfdoctor.remedies import (
+    APT,
+    format_check_command,
+    get_package_manager,
+    get_sudo_prefix,
+    make_driver_remedy,
+)
+from tfdoctor.remedies.engine import CAPABILITIES_VARIABLE, excludes_capability, make_capabilities_remedy
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 
@@ -88,8 +94,8 @@ def _build_missing_finding(context: RuleContext, error: str) -> Finding:
 
 
 def _list_remedies(context: RuleContext, capabilities: str | None) -> list[Remedy]:
-    machine, manager = context.facts.machine, advice.get_package_manager(context.target)
-    sudo = advice.get_sudo_prefix(context.target)
+    machine, manager = context.facts.machine, get_package_manager(context.target)
+    sudo = get_sudo_prefix(context.target)
     if machine.container and capabilities is not None and not excludes_capability(capabilities, "utility"):
         return [
             Remedy("A container is given the host's: see there whether its driver has it.", ("nvidia-smi",))
@@ -104,15 +110,15 @@ def _list_remedies(context: RuleContext, capabilities: str | None) -> list[Remed
                 changes_system=True,
             )
         ]
-    if manager == advice.APT and machine.distribution_id == "debian":
+    if manager == APT and machine.distribution_id == "debian":
         return [
             Remedy(
                 "Install it.",
-                (f"{sudo}apt-get install libnvidia-ml1", advice.format_check_command(context.target)),
+                (f"{sudo}apt-get install libnvidia-ml1", format_check_command(context.target)),
                 changes_system=True,
             )
         ]
-    install_remedy = advice.make_driver_remedy(context.target)
+    install_remedy = make_driver_remedy(context.target)
     return [
         Remedy(
             f"It comes with the driver: install the complete driver. {install_remedy.text}",

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import re
 
-from tfdoctor import advice
-from tfdoctor.causes.steps import RemoveEntries, SetVariable, UnsetVariable
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core.causes.steps import RemoveEntries, SetVariable, UnsetVariable
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.remedies import format_check_command, quote
 from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import variable_origins
 
@@ -148,7 +148,7 @@ def _find_xla_flags_problem(context: RuleContext, variables: dict[str, str]) -> 
         return []
     remedies = []
     if value.startswith("xla_"):
-        line = f"export {name}={advice.quote('--' + value)}"
+        line = f"export {name}={quote('--' + value)}"
         remedies.append(Remedy("Write it so:", (line,), steps=(SetVariable(name, f"--{value}"),)))
     else:
         remedies.append(
@@ -189,17 +189,15 @@ def _find_library_path_problems(context: RuleContext, variables: dict[str, str])
         remedies = []
         if home_entry is not None:
             home_path = home_entry.split("/", 1)[1]
-            prefix = advice.quote(remaining) + ":" if remaining else ""
+            prefix = quote(remaining) + ":" if remaining else ""
             remedies.append(
-                Remedy(
-                    "Let the shell expand it:", (f'export {name}={prefix}"$HOME"/{advice.quote(home_path)}',)
-                )
+                Remedy("Let the shell expand it:", (f'export {name}={prefix}"$HOME"/{quote(home_path)}',))
             )
         elif remaining:
             remedies.append(
                 Remedy(
                     "Without these:",
-                    (f"export {name}={advice.quote(remaining)}",),
+                    (f"export {name}={quote(remaining)}",),
                     steps=(RemoveEntries(name, tuple(error_by_entry)),),
                 )
             )
@@ -220,7 +218,7 @@ def _find_library_path_problems(context: RuleContext, variables: dict[str, str])
         )
     if "" in entries and not error_by_entry:
         remaining = ":".join(entry for entry in entries if entry)
-        line = f"export {name}={advice.quote(remaining)}" if remaining else f"unset {name}"
+        line = f"export {name}={quote(remaining)}" if remaining else f"unset {name}"
         findings.append(
             _build_finding(
                 context,
@@ -230,7 +228,7 @@ def _find_library_path_problems(context: RuleContext, variables: dict[str, str])
                 "whatever folder the program was started from.",
                 name=name,
                 value=value,
-                remedies=[Remedy("Without it:", (line, advice.format_check_command(context.target)))],
+                remedies=[Remedy("Without it:", (line, format_check_command(context.target)))],
             )
         )
     return findings

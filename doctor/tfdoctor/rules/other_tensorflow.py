@@ -20,16 +20,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.facts import MODULE_PATH, value_of
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import drop_first_tensorflow, find_leading_folder, get_sys_path_folder
+from tfdoctor.core.facts import MODULE_PATH, value_of
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import drop_first_tensorflow, find_leading_folder, get_sys_path_folder
+from tfdoctor.remedies import format_check_command, quote
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, variable_origins
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import TensorFlowFacts
-    from tfdoctor.predict import LeadingFolder
+    from tfdoctor.core.facts import TensorFlowFacts
+    from tfdoctor.prediction import LeadingFolder
 
 
 def check(context: RuleContext) -> Result:
@@ -95,13 +95,11 @@ def _make_remedy(context: RuleContext, folder: str, leader: LeadingFolder | None
     if folder.endswith("site-packages") and "/.local/" in folder and python is not None:
         return Remedy(
             "It is in your own site-packages, which every Python of this version reads. Keep Python from it:",
-            ("export PYTHONNOUSERSITE=1", advice.format_check_command(context.target)),
+            ("export PYTHONNOUSERSITE=1", format_check_command(context.target)),
         )
-    quoted_sites = " ".join(
-        advice.quote(path) for path in (python.site_packages if python is not None else ())
-    )
+    quoted_sites = " ".join(quote(path) for path in (python.site_packages if python is not None else ()))
     search_commands = (
-        (f"grep -Fn {advice.quote(folder)} {quoted_sites}/*.pth",)
+        (f"grep -Fn {quote(folder)} {quoted_sites}/*.pth",)
         if quoted_sites and " " not in quoted_sites
         else ()
     )

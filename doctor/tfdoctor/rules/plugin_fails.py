@@ -19,16 +19,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.causes.steps import RemovePath
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict.imports import choose_plugin_cause
+from tfdoctor.core.causes.steps import RemovePath
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction.imports import choose_plugin_cause
+from tfdoctor.remedies import format_check_command, quote
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import Resolution
-    from tfdoctor.findings import Finding
+    from tfdoctor.core.facts import Resolution
+    from tfdoctor.core.findings import Finding
 
 
 def check(context: RuleContext) -> Result:
@@ -52,8 +52,8 @@ def _build_finding(context: RuleContext, failed_lookup: Resolution) -> Finding:
             Remedy(
                 "Put the plugin aside; or uninstall the package that it belongs to.",
                 (
-                    f"mv {advice.quote(path)} {advice.quote(new_path)}",
-                    advice.format_check_command(context.target),
+                    f"mv {quote(path)} {quote(new_path)}",
+                    format_check_command(context.target),
                 ),
                 steps=(RemovePath(path),),
             )

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 
 if TYPE_CHECKING:
-    from tfdoctor.findings import Finding, Observation
+    from tfdoctor.core.findings import Finding, Observation
 
 
 def check(context: RuleContext) -> Result:

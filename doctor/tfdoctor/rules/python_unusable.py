@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.facts.python import UnusablePython
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.facts.python import UnusablePython
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.remedies import format_check_command, quote
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, require_known_fact
 from tfdoctor.rules.environment_gone import build_restore_remedies
 from tfdoctor.rules.shared import variable_origins
@@ -34,7 +34,7 @@ from tfdoctor.rules.shared.pythons import (
 )
 
 if TYPE_CHECKING:
-    from tfdoctor.facts.python import StartupFailure
+    from tfdoctor.core.facts.python import StartupFailure
 
 PYTHONHOME_VARIABLE = "PYTHONHOME"
 TITLE_BY_FAILURE_KIND = {
@@ -120,7 +120,7 @@ def _explain_startup_failure(context: RuleContext, failure: StartupFailure) -> s
 
 
 def _list_remedies(context: RuleContext, failure: StartupFailure) -> list[Remedy]:
-    python = advice.quote(failure.path)
+    python = quote(failure.path)
     lost_env = next(iter(context.facts.choice.lost), None) if context.facts.choice is not None else None
     if failure.kind == "base-gone" and lost_env is not None:
         return build_restore_remedies(lost_env)
@@ -138,12 +138,12 @@ def _list_remedies(context: RuleContext, failure: StartupFailure) -> list[Remedy
             Remedy("See where its start hangs (Ctrl-C ends it).", (f"{python} -v -c pass 2>&1 | tail -n 20",))
         ]
         if failure.files:
-            path = advice.quote(failure.files[0])
+            path = quote(failure.files[0])
             remedies.insert(
                 0,
                 Remedy(
                     "Read the file in which the start stops, and put it aside if that is the reason.",
-                    (f"cat {path}", f"mv {path} {path}.aside", advice.format_check_command(context.target)),
+                    (f"cat {path}", f"mv {path} {path}.aside", format_check_command(context.target)),
                 ),
             )
         return remedies
@@ -157,7 +157,7 @@ def _list_remedies(context: RuleContext, failure: StartupFailure) -> list[Remedy
             Remedy(
                 "It is a shim of pyenv or the like, which starts the version that is chosen here. See which are there, "
                 "and choose one.",
-                ("pyenv versions", "pyenv local VERSION", advice.format_check_command(context.target)),
+                ("pyenv versions", "pyenv local VERSION", format_check_command(context.target)),
             )
         ]
     return [

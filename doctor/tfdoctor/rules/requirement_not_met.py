@@ -19,9 +19,9 @@ Nothing, as long as your program works. Otherwise install the required version.
 
 from __future__ import annotations
 
-from tfdoctor import advice
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict.rehearsal import list_unmet_requirements
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction.rehearsal import list_unmet_requirements
+from tfdoctor.remedies import format_check_command, format_pip_install
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -62,8 +62,8 @@ def check(context: RuleContext) -> Result:
                 Remedy(
                     "If your program fails with it, install the required version.",
                     (
-                        advice.format_pip_install(context.target, list(dict.fromkeys(requirements))),
-                        advice.format_check_command(context.target),
+                        format_pip_install(context.target, list(dict.fromkeys(requirements))),
+                        format_check_command(context.target),
                     ),
                 )
             ],

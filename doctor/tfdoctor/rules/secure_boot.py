@@ -20,9 +20,9 @@ own signed module, or switch Secure Boot off in the firmware.
 
 from __future__ import annotations
 
-from tfdoctor import advice
-from tfdoctor.facts import Known, Unknown
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.facts import Known, Unknown
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.remedies import APT, DNF, get_package_manager, get_sudo_prefix
 from tfdoctor.rules.base import (
     CouldNotCheck,
     NotApplicable,
@@ -78,10 +78,10 @@ def check(context: RuleContext) -> Result:
 
 
 def _list_remedies(context: RuleContext) -> list[Remedy]:
-    sudo, manager = advice.get_sudo_prefix(context.target), advice.get_package_manager(context.target)
+    sudo, manager = get_sudo_prefix(context.target), get_package_manager(context.target)
     machine = context.facts.machine
     remedies = []
-    if manager == advice.APT and machine.distribution_id == "ubuntu":
+    if manager == APT and machine.distribution_id == "ubuntu":
         remedies.append(
             Remedy(
                 "Take Ubuntu's ready-made module, which Canonical has signed: `ubuntu-drivers list` shows the "
@@ -91,10 +91,10 @@ def _list_remedies(context: RuleContext) -> list[Remedy]:
             )
         )
     key_path = {
-        advice.APT: "/var/lib/dkms/mok.pub"
+        APT: "/var/lib/dkms/mok.pub"
         if machine.distribution_id == "debian"
         else "/var/lib/shim-signed/mok/MOK.der",
-        advice.DNF: "/etc/pki/akmods/certs/public_key.der"
+        DNF: "/etc/pki/akmods/certs/public_key.der"
         if machine.distribution_id == "fedora"
         else "/var/lib/dkms/mok.pub",
     }.get(manager or "", "/var/lib/dkms/mok.pub")

@@ -22,10 +22,19 @@ from __future__ import annotations
 
 import re
 
-from tfdoctor import advice
-from tfdoctor.facts import DriverPackage, Unknown, value_of
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import list_driver_files
+from tfdoctor.core.facts import DriverPackage, Unknown, value_of
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.prediction import list_driver_files
+from tfdoctor.remedies import (
+    APT,
+    DNF,
+    PACMAN,
+    ZYPPER,
+    get_package_manager,
+    get_sudo_prefix,
+    make_driver_remedy,
+    quote,
+)
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 
 DRIVER_FILE_PATTERN = re.compile(r"/libcuda\.so\.([0-9]{2,4}\.[0-9.]{1,12})\Z")
@@ -104,7 +113,7 @@ def _build_mixed_finding(
     has_both_sources: bool,
 ) -> Finding:
     """Return the finding about several drivers, or about one driver from two sources."""
-    sudo = advice.get_sudo_prefix(context.target)
+    sudo = get_sudo_prefix(context.target)
     versions = (
         {parse_driver_version(package.version) for package in packages}
         | set(paths_by_driver)
@@ -117,16 +126,16 @@ def _build_mixed_finding(
         remedies.append(
             Remedy(
                 "Remove what NVIDIA's installer put there, install the package again, and restart.",
-                (f"{sudo}nvidia-uninstall", *advice.make_driver_remedy(context.target).commands),
+                (f"{sudo}nvidia-uninstall", *make_driver_remedy(context.target).commands),
                 changes_system=True,
             )
         )
     query_command = {
-        advice.APT: "dpkg -S 'libcuda.so.*'",
-        advice.DNF: "rpm -qa '*nvidia*'",
-        advice.ZYPPER: "rpm -qa '*nvidia*'",
-        advice.PACMAN: "pacman -Qs nvidia",
-    }.get(advice.get_package_manager(context.target) or "")
+        APT: "dpkg -S 'libcuda.so.*'",
+        DNF: "rpm -qa '*nvidia*'",
+        ZYPPER: "rpm -qa '*nvidia*'",
+        PACMAN: "pacman -Qs nvidia",
+    }.get(get_package_manager(context.target) or "")
     if query_command is not None:
         remedies.append(
             Remedy("See which package each comes from, and remove all but one.", (query_command,))
@@ -168,12 +177,12 @@ def _check_container(context: RuleContext, paths_by_driver: dict[str, list[str]]
 
 
 def _build_wsl_finding(context: RuleContext, packages: tuple[DriverPackage, ...]) -> Finding:
-    sudo = advice.get_sudo_prefix(context.target)
-    names = " ".join(advice.quote(package.name) for package in packages)
+    sudo = get_sudo_prefix(context.target)
+    names = " ".join(quote(package.name) for package in packages)
     commands = {
-        advice.APT: (f"{sudo}apt-get purge {names}", f"{sudo}ldconfig"),
-        advice.DNF: (f"{sudo}dnf remove {names}", f"{sudo}ldconfig"),
-    }.get(advice.get_package_manager(context.target) or "", ())
+        APT: (f"{sudo}apt-get purge {names}", f"{sudo}ldconfig"),
+        DNF: (f"{sudo}dnf remove {names}", f"{sudo}ldconfig"),
+    }.get(get_package_manager(context.target) or "", ())
     return RULE.make_finding(
         Cause.WSL_LIBCUDA,
         Severity.WARNING,

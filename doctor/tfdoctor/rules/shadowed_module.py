@@ -26,20 +26,21 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, versions
-from tfdoctor.causes.steps import Install
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import LeadingFolder, find_leading_folder, find_leading_package, get_sys_path_folder
-from tfdoctor.predict.imports import is_tensorflow_shadowed
+from tfdoctor.core import versions
+from tfdoctor.core.causes.steps import Install
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.text import upper_first
+from tfdoctor.prediction import LeadingFolder, find_leading_folder, find_leading_package, get_sys_path_folder
+from tfdoctor.prediction.imports import is_tensorflow_shadowed
+from tfdoctor.remedies import format_pip_install
 from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, shadowing, variable_origins
 from tfdoctor.rules.shared.companions import choose_missing_requirement, find_shadowed_companions
-from tfdoctor.text import upper_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.findings import Finding
+    from tfdoctor.core.findings import Finding
 
 PYTHONPATH_VARIABLE = "PYTHONPATH"
 MAX_ERROR_CHARS = 200
@@ -202,7 +203,7 @@ def _make_removal_remedy(
         text=f"{remedy.text} This Python has no {' and '.join(missing_names)} of its own: install it.",
         commands=(
             *remedy.commands[:-1],
-            advice.format_pip_install(context.target, requirements),
+            format_pip_install(context.target, requirements),
             remedy.commands[-1],
         ),
         steps=(*remedy.steps, Install(requirements)),

@@ -21,15 +21,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, versions
-from tfdoctor.findings import Cause, Evidence, Severity
-from tfdoctor.predict import find_library_version, is_in_nvidia_wheel
+from tfdoctor.core import versions
+from tfdoctor.core.findings import Cause, Evidence, Severity
+from tfdoctor.core.text import split_path_list
+from tfdoctor.prediction import find_library_version, is_in_nvidia_wheel
+from tfdoctor.remedies import find_wheel, make_folder_removal_remedy
 from tfdoctor.rules.base import LOADER, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, variable_origins
-from tfdoctor.text import split_path_list
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import Resolution
+    from tfdoctor.core.facts import Resolution
 
 
 def check(context: RuleContext) -> Result:
@@ -55,7 +56,7 @@ def check(context: RuleContext) -> Result:
     value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
     entries = split_path_list("LD_LIBRARY_PATH", value)
     entries_to_remove = [entry for entry in entries if (entry.rstrip("/") or "/") in folders]
-    remedy = advice.make_folder_removal_remedy(context.target, folders)
+    remedy = make_folder_removal_remedy(context.target, folders)
     if entries_to_remove:
         remaining = [entry for entry in entries if entry not in entries_to_remove]
         text = f"Remove {', '.join(entries_to_remove)} from LD_LIBRARY_PATH where TensorFlow runs."
@@ -97,7 +98,7 @@ def _find_older_version(context: RuleContext, resolution: Resolution) -> tuple[s
         python, resolution.path, resolution.real
     ):
         return None
-    project, _ = advice.find_wheel(context.target, resolution.soname, build.cuda) or ("", "")
+    project, _ = find_wheel(context.target, resolution.soname, build.cuda) or ("", "")
     distribution = python.find_distribution(project) if project else None
     library_version = find_library_version(context.facts, resolution)
     if distribution is None or library_version is None or not distribution.version[:1].isdigit():

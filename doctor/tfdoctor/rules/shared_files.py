@@ -24,15 +24,23 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, versions
-from tfdoctor.causes.steps import Install, Uninstall
-from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core import versions
+from tfdoctor.core.causes.steps import Install, Uninstall
+from tfdoctor.core.facts import TENSORFLOW_DISTRIBUTIONS
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.remedies import (
+    format_check_command,
+    format_pip_install,
+    format_pip_uninstall,
+    get_interpreter,
+    list_gpu_requirements,
+    make_venv_commands,
+)
 from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
-    from tfdoctor.facts.files import SharedFile
+    from tfdoctor.core.facts.files import SharedFile
 
 Owner = tuple[str, str]
 """The name and version of a distribution that lists a file as its own."""
@@ -136,13 +144,9 @@ def _list_remedies(context: RuleContext, owners: tuple[Owner, ...], *, is_one_pr
     pin = f"{kept_name}=={kept_version}"
     names_to_remove = [name for name, _ in owners if name != kept_name]
     dependents = _list_dependents(context, set(names_to_remove))
-    reinstall_command = advice.format_pip_install(
-        context.target, (pin,), options="--force-reinstall --no-deps"
-    )
-    removal_commands = (
-        (advice.format_pip_uninstall(context.target, names_to_remove),) if names_to_remove else ()
-    )
-    commands = (*removal_commands, reinstall_command, advice.format_check_command(context.target))
+    reinstall_command = format_pip_install(context.target, (pin,), options="--force-reinstall --no-deps")
+    removal_commands = (format_pip_uninstall(context.target, names_to_remove),) if names_to_remove else ()
+    commands = (*removal_commands, reinstall_command, format_check_command(context.target))
     if not dependents:
         steps = (
             *((Uninstall(tuple(names_to_remove)),) if names_to_remove else ()),
@@ -158,9 +162,7 @@ def _list_remedies(context: RuleContext, owners: tuple[Owner, ...], *, is_one_pr
     return [
         Remedy(
             f"Leave {names}, which requires it, in place, and give TensorFlow its own environment.",
-            advice.make_venv_commands(
-                context.target, _list_requirements(context), advice.get_interpreter(context.target)
-            ),
+            make_venv_commands(context.target, _list_requirements(context), get_interpreter(context.target)),
         ),
         Remedy(
             f"Keep TensorFlow's alone, where a build of {names} for the same CUDA takes the place of this one: without "
@@ -186,7 +188,7 @@ def _list_requirements(context: RuleContext) -> tuple[str, ...]:
     """Return the requirements for the installed release with its CUDA libraries, or ("tensorflow",)."""
     build = context.build
     if build is not None and build.release is not None and build.is_exact_release:
-        return advice.list_gpu_requirements(context.target, build.release)
+        return list_gpu_requirements(context.target, build.release)
     return ("tensorflow",)
 
 

@@ -18,8 +18,8 @@ If you use only some of the GPUs, choose those that are close to each other.
 
 from __future__ import annotations
 
-from tfdoctor.facts import value_of
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.facts import value_of
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, require_known_fact
 
 SLOW_LINK_DESCRIPTIONS = {"SYS": "through the link between two processors", "SOC": "through the link between two processors",

@@ -18,9 +18,9 @@ If libcuda fails too, fix that first. A container that lost its devices must be 
 
 from __future__ import annotations
 
-from tfdoctor.facts import SmiFailure, value_of
-from tfdoctor.findings import Cause, Finding, Remedy, Severity
-from tfdoctor.predict import has_lost_devices
+from tfdoctor.core.facts import SmiFailure, value_of
+from tfdoctor.core.findings import Cause, Finding, Remedy, Severity
+from tfdoctor.prediction import has_lost_devices
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext, require_known_fact
 from tfdoctor.rules.shared import drivers
 

@@ -21,9 +21,9 @@ install one.
 
 from __future__ import annotations
 
-from tfdoctor import advice
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import list_driver_files
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import list_driver_files
+from tfdoctor.remedies import get_sudo_prefix, make_driver_remedy, make_matching_removal_remedy, quote
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, path_shadowing, prerequisites, variable_origins
 
@@ -84,8 +84,8 @@ def _list_remedies(
     context: RuleContext, path: str, via: str, shadowing: path_shadowing.Shadowing | None, *, has_driver: bool
 ) -> list[Remedy]:
     """Return the remedies; `has_driver` says whether the driver's own libcuda exists."""
-    sudo, remedies = advice.get_sudo_prefix(context.target), []
-    removal = advice.make_matching_removal_remedy(
+    sudo, remedies = get_sudo_prefix(context.target), []
+    removal = make_matching_removal_remedy(
         context.target, "/stubs/", "Remove the stubs folder from LD_LIBRARY_PATH."
     )
     if shadowing is not None:
@@ -105,7 +105,7 @@ def _list_remedies(
         remedies.append(
             Remedy(
                 "See what leads there; where it is a link that somebody made, remove the link.",
-                (f"ls -l {advice.quote(path)}",),
+                (f"ls -l {quote(path)}",),
             )
         )
     if has_driver:
@@ -117,7 +117,7 @@ def _list_remedies(
                 "Then start the container with GPUs (Docker: `--gpus all`): the driver comes from the host."
             ),
         ]
-    install_remedy = advice.make_driver_remedy(context.target)
+    install_remedy = make_driver_remedy(context.target)
     return [
         *remedies,
         Remedy(f"No driver is visible. {install_remedy.text}", install_remedy.commands, changes_system=True),

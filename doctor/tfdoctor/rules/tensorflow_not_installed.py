@@ -18,10 +18,11 @@ Examine the Python that runs your program, or install a TensorFlow with its CUDA
 
 from __future__ import annotations
 
-from tfdoctor import advice, versions
-from tfdoctor.facts import Absent, Unknown
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import find_distributions_without_package, find_unreadable_package
+from tfdoctor.core import versions
+from tfdoctor.core.facts import Absent, Unknown
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.prediction import find_distributions_without_package, find_unreadable_package
+from tfdoctor.remedies import find_best_release, make_recommend_remedy, make_release_remedy
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.no_matching_wheel import explain_missing_wheel
 from tfdoctor.rules.shared.pythons import (
@@ -73,13 +74,13 @@ def _list_remedies(context: RuleContext, *, has_no_wheel: bool, is_chosen_python
         return remedies
     if has_no_wheel or context.facts.machine.system != "Linux":
         return remedies
-    release = advice.find_best_release(context.target)
+    release = find_best_release(context.target)
     if release is None:
-        remedies.append(advice.make_recommend_remedy())
+        remedies.append(make_recommend_remedy())
     else:
         python = versions.major_minor(context.python.version) if context.python is not None else ""
         remedies.append(
-            advice.make_release_remedy(
+            make_release_remedy(
                 context.target,
                 release,
                 f"Install TensorFlow {release.version} with its CUDA libraries, which suits this Python"

@@ -17,7 +17,7 @@ Nothing, if everything works. A newer tfdoctor may know the release.
 
 from __future__ import annotations
 
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 

@@ -18,8 +18,8 @@ server.
 
 from __future__ import annotations
 
-from tfdoctor import advice
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.remedies import get_sudo_prefix
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import card_status
 
@@ -36,7 +36,7 @@ def check(context: RuleContext) -> Result:
     ]
     if not unlicensed_gpus:
         return ()
-    sudo = advice.get_sudo_prefix(context.target)
+    sudo = get_sudo_prefix(context.target)
     names = ", ".join(card_status.format_smi_gpu(gpu) for gpu, _ in unlicensed_gpus)
     return [
         RULE.make_finding(

@@ -20,10 +20,10 @@ change.
 
 from __future__ import annotations
 
-from tfdoctor import advice
-from tfdoctor.facts import CudaDevice, value_of
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import select_registered_devices
+from tfdoctor.core.facts import CudaDevice, value_of
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.prediction import select_registered_devices
+from tfdoctor.remedies import format_check_command, quote
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, variable_origins
 
@@ -115,8 +115,8 @@ def _build_ignored_entries_finding(
             Remedy(
                 "Name only cards that are there (`nvidia-smi -L` lists them).",
                 (
-                    f"export {VISIBLE_DEVICES_VARIABLE}={advice.quote(valid_entries)}",
-                    advice.format_check_command(context.target),
+                    f"export {VISIBLE_DEVICES_VARIABLE}={quote(valid_entries)}",
+                    format_check_command(context.target),
                 ),
             )
         ],
@@ -140,7 +140,7 @@ def _build_numbering_finding(context: RuleContext, devices: tuple[CudaDevice, ..
         remedies.append(
             Remedy(
                 "To use nvidia-smi's numbers everywhere:",
-                ("export CUDA_DEVICE_ORDER=PCI_BUS_ID", advice.format_check_command(context.target)),
+                ("export CUDA_DEVICE_ORDER=PCI_BUS_ID", format_check_command(context.target)),
             )
         )
     return RULE.make_finding(

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, versions
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core import versions
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.remedies import format_pip_install
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -69,7 +70,7 @@ def check(context: RuleContext) -> Result:
         pythons = release.windows_pythons
         if versions.major_minor(python.version) in pythons:
             commands: tuple[str, ...] = (
-                advice.format_pip_install(
+                format_pip_install(
                     context.target, [f"tensorflow=={release.version}", "numpy<2", "protobuf<3.20"]
                 ),
             )

@@ -18,8 +18,15 @@ Tell the loader about /usr/lib/wsl/lib; remove Linux driver packages from WSL.
 
 from __future__ import annotations
 
-from tfdoctor import advice
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.remedies import (
+    APT,
+    format_check_command,
+    format_export,
+    get_package_manager,
+    get_sudo_prefix,
+    quote,
+)
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 
@@ -51,12 +58,12 @@ def _build_finding(title: str, explanation: str, evidence: list[Evidence], remed
 def _make_export_remedy(context: RuleContext) -> Remedy:
     return Remedy(
         "For this shell only:",
-        (advice.format_export([WSL_FOLDER]), advice.format_check_command(context.target)),
+        (format_export([WSL_FOLDER]), format_check_command(context.target)),
     )
 
 
 def _build_search_finding(context: RuleContext, evidence: list[Evidence]) -> Finding:
-    sudo = advice.get_sudo_prefix(context.target)
+    sudo = get_sudo_prefix(context.target)
     return _build_finding(
         "WSL's libcuda is installed, but the loader does not look there",
         f"WSL's driver library is in {WSL_FOLDER}, and the loader does not know this folder: the file "
@@ -68,7 +75,7 @@ def _build_search_finding(context: RuleContext, evidence: list[Evidence]) -> Fin
                 (
                     f"echo {WSL_FOLDER} | {sudo}tee /etc/ld.so.conf.d/ld.wsl.conf",
                     f"{sudo}ldconfig",
-                    advice.format_check_command(context.target),
+                    format_check_command(context.target),
                 ),
                 changes_system=True,
             ),
@@ -95,11 +102,11 @@ def _build_absent_finding(evidence: list[Evidence]) -> Finding:
 
 
 def _build_linux_driver_finding(context: RuleContext, path: str, evidence: list[Evidence]) -> Finding:
-    sudo = advice.get_sudo_prefix(context.target)
+    sudo = get_sudo_prefix(context.target)
     removal_commands: tuple[str, ...] = ()
-    if advice.get_package_manager(context.target) == advice.APT:
+    if get_package_manager(context.target) == APT:
         removal_commands = (
-            f"dpkg -S {advice.quote(path)}",
+            f"dpkg -S {quote(path)}",
             f"{sudo}apt-get purge 'libnvidia-compute-*' 'nvidia-driver-*' 'libcuda1'",
             f"{sudo}ldconfig",
         )

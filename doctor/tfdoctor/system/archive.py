@@ -16,7 +16,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from tfdoctor.errors import Error, UsageError
+from tfdoctor.core.errors import Error, UsageError
 from tfdoctor.system.sources import resolve_path
 from tfdoctor.system.writing import place_file, write_atomically
 

@@ -22,7 +22,7 @@ from tfdoctor.system.recorded import SCHEMA_VERSION
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tfdoctor.privacy.redactor import Redactor
+    from tfdoctor.core.privacy.redactor import Redactor
 
 MARKER = "tfdoctor-payload:"
 MAX_INLINE_CHARS = 120

@@ -18,7 +18,7 @@ import time
 import weakref
 from typing import IO, TYPE_CHECKING, Any
 
-from tfdoctor.records import dataclass
+from tfdoctor.core.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

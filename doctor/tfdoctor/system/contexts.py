@@ -6,7 +6,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING
 
-from tfdoctor.parse import engine as parse
+from tfdoctor.core import engine_output as parse
 
 if TYPE_CHECKING:
     from tfdoctor.system import System

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.parse.edits import Edit, EditError, apply_edits
+from tfdoctor.core.edits import Edit, EditError, apply_edits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

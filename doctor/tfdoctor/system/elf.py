@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from tfdoctor.records import dataclass
+from tfdoctor.core.records import dataclass
 
 EI_CLASS, EI_DATA = 4, 5
 EHDR64 = struct.Struct("<16sHHIQQQIHHHHHH")

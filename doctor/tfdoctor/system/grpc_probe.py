@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts.network import ConnectionResult
+from tfdoctor.core.facts.network import ConnectionResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ import platform
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.privacy.patterns import SECRET_KEY, is_secret_value
-from tfdoctor.privacy.redactor import Redactor
+from tfdoctor.core.privacy.patterns import SECRET_KEY, is_secret_value
+from tfdoctor.core.privacy.redactor import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from tfdoctor.errors import Error
+from tfdoctor.core.errors import Error
 from tfdoctor.system.children import Children, drop_working_folder
 from tfdoctor.system.elf import ElfError, ElfFile, ElfProblem, read_elf
 from tfdoctor.system.result import CommandResult, Failure

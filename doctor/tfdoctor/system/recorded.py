@@ -27,7 +27,7 @@ import posixpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.errors import UsageError
+from tfdoctor.core.errors import UsageError
 from tfdoctor.system import archive
 from tfdoctor.system.elf import ElfError, ElfFile, ElfProblem
 from tfdoctor.system.result import CommandResult, Failure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from tfdoctor.records import dataclass
+from tfdoctor.core.records import dataclass
 
 
 class Failure(str, enum.Enum):

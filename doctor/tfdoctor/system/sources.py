@@ -13,7 +13,7 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.parse.edits import SourceText
+from tfdoctor.core.edits import SourceText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.errors import Error, UsageError
-from tfdoctor.text import clean_line
+from tfdoctor.core.errors import Error, UsageError
+from tfdoctor.core.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

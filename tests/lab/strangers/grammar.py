@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lab.strangers.ground import CAPABILITY, NEEDS_LINK, ON_PATH, BaseContents, Undrawn
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

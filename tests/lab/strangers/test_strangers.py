@@ -32,7 +32,7 @@ from lab.strangers.trying import (
     list_acceptable_causes,
     list_root_commands,
 )
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
 
 COMPANIONS = dict.fromkeys(
     (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rules.hiding_facts import HIDE
-from tfdoctor.facts import MODULE_PATH, Origin
+from tfdoctor.core.facts import MODULE_PATH, Origin
 from tfdoctor.rules.shared.variable_origins import _only_adds_folder, _only_sets_variable
 
 

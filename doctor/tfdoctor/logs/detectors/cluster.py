@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
+from tfdoctor.core.text import clean_line, join_words
 from tfdoctor.logs.log_context import Decision, LogContext
-from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

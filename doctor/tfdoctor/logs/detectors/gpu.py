@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
-from tfdoctor.findings import Cause
+from tfdoctor.core import versions
+from tfdoctor.core.findings import Cause
 from tfdoctor.logs.detectors.machine import FORK_NOTE
 from tfdoctor.logs.libraries import (
     choose_library_cause,

@@ -5,7 +5,7 @@ Each `detect_…` function returns a decision, or None if the log does not show 
 
 from __future__ import annotations
 
-from tfdoctor.findings import Cause
+from tfdoctor.core.findings import Cause
 from tfdoctor.logs.libraries import is_cupti_library, is_driver_library, is_nvml_library, strip_library_name
 from tfdoctor.logs.log_context import LIBRARY_CAUSES, Decision, LogContext
 

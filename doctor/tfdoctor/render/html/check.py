@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.facts import value_of
-from tfdoctor.findings import OutcomeKind, Severity, Status
+from tfdoctor.core.facts import value_of
+from tfdoctor.core.findings import OutcomeKind, Severity, Status
+from tfdoctor.core.text import clean_line
+from tfdoctor.diagnosis.dependency_chain import make_chain
+from tfdoctor.diagnosis.library_search import FileOutcome, list_library_searches, list_search_folders
 from tfdoctor.render.finding import MARKS, STATUS_BY_SEVERITY, capitalize_remedy
 from tfdoctor.render.html.document import render_page
 from tfdoctor.render.json import to_json
-from tfdoctor.report.dependency_chain import make_chain
-from tfdoctor.report.library_search import FileOutcome, list_library_searches, list_search_folders
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfdoctor.findings import Finding, Report
-    from tfdoctor.report.library_search import LibrarySearch
+    from tfdoctor.core.findings import Finding, Report
+    from tfdoctor.diagnosis.library_search import LibrarySearch
 
 __all__ = ["make_finding_values", "make_report_html"]
 

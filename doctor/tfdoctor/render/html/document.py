@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
-from tfdoctor.text import clean
+from tfdoctor.core.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jinja2 import Environment
 
-    from tfdoctor.privacy.redactor import Redactor
+    from tfdoctor.core.privacy.redactor import Redactor
 
 __all__ = ["ASSETS_FOLDER", "embed_json", "redact_values", "render_page"]
 

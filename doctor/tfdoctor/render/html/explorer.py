@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.plan.answer_table import ANY_GPU, PLACEHOLDERS
-from tfdoctor.plan.release_sheet import describe_conditions, get_problem_code
+from tfdoctor.planning.answer_table import ANY_GPU, PLACEHOLDERS
+from tfdoctor.planning.release_sheet import describe_conditions, get_problem_code
 from tfdoctor.render.html.document import render_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.plan.answer_table import AnswerTable
-    from tfdoctor.plan.overview import Overview
-    from tfdoctor.plan.release_sheet import ReleaseSheet
+    from tfdoctor.planning.answer_table import AnswerTable
+    from tfdoctor.planning.overview import Overview
+    from tfdoctor.planning.release_sheet import ReleaseSheet
 
 __all__ = ["make_explorer_html", "pack_table"]
 
@@ -37,7 +37,7 @@ def pack_table(table: AnswerTable, sheets: Sequence[ReleaseSheet]) -> dict[str, 
 
     * `cells[system][minor]` is the index of a block.
     * A block has one entry for each Python: a list with a row for each GPU, or one row for all GPUs.
-    * A row contains the answers by driver (`plan.answer_table.DriverSteps`), in the format of `_encode_row`.
+    * A row contains the answers by driver (`planning.answer_table.DriverSteps`), in the format of `_encode_row`.
 
     In each dimension, index 0 means "any".
     """

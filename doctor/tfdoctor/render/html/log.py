@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.findings import Cause, Severity, Status
+from tfdoctor.core.findings import Cause, Severity, Status
 from tfdoctor.logs.excerpt import Excerpt, list_evidence_lines
 from tfdoctor.render.finding import MARKS
 from tfdoctor.render.html.check import make_finding_values
@@ -16,8 +16,8 @@ from tfdoctor.render.log_screen import describe_log, format_device, format_proce
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfdoctor.core.privacy.redactor import Redactor
     from tfdoctor.logs.report import LogReport
-    from tfdoctor.privacy.redactor import Redactor
 
 __all__ = ["make_logs_html"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.findings import Status
+from tfdoctor.core.findings import Status
 from tfdoctor.render.finding import MARKS
 from tfdoctor.render.html.check import make_finding_values
 from tfdoctor.render.html.document import redact_values, render_page
 
 if TYPE_CHECKING:
-    from tfdoctor.findings import Stage, Verification
-    from tfdoctor.privacy.redactor import Redactor
+    from tfdoctor.core.findings import Stage, Verification
+    from tfdoctor.core.privacy.redactor import Redactor
 
 __all__ = ["make_verification_html"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import Absent, SmiFacts, Unknown, value_of
+from tfdoctor.core.facts import Absent, SmiFacts, Unknown, value_of
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import GpuCondition, SmiGpu
+    from tfdoctor.core.facts import GpuCondition, SmiGpu
     from tfdoctor.rules.base import RuleContext
 
 

@@ -5,24 +5,25 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, predict
-from tfdoctor.causes.steps import Install
-from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, value_of
-from tfdoctor.facts.imports import FileDifference
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict.failures import get_failure_cause
-from tfdoctor.predict.rehearsal import MODULE_BY_VARIABLE, find_tested_version, list_unmet_requirements
+from tfdoctor.core.causes.steps import Install
+from tfdoctor.core.facts import TENSORFLOW_DISTRIBUTIONS, value_of
+from tfdoctor.core.facts.imports import FileDifference
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.text import join_words, split_path_list
+from tfdoctor.core.versions import parse_project_name, parse_requirement_or_none, satisfies
+from tfdoctor.prediction import find_broken_companions, find_leading_package
+from tfdoctor.prediction.failures import get_failure_cause
+from tfdoctor.prediction.rehearsal import MODULE_BY_VARIABLE, find_tested_version, list_unmet_requirements
+from tfdoctor.remedies import format_check_command, format_pip_install, quote
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import variable_origins
-from tfdoctor.text import join_words, split_path_list
-from tfdoctor.versions import parse_project_name, parse_requirement_or_none, satisfies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.compat.companions import Companion
-    from tfdoctor.findings import Finding
-    from tfdoctor.predict.failures import ImportFailure
+    from tfdoctor.core.findings import Finding
+    from tfdoctor.prediction.failures import ImportFailure
 
 DAMAGE_PREDICATES = {
     "missing": "is not there",
@@ -67,17 +68,14 @@ def find_shadowed_companions(context: RuleContext) -> tuple[Companion, ...]:
 
 def _is_shadowed(context: RuleContext, companion: Companion) -> bool:
     """Return whether the import finds another copy of the package before this Python's own."""
-    return (
-        companion.effect == "import"
-        and predict.find_leading_package(context.facts, companion.package) is not None
-    )
+    return companion.effect == "import" and find_leading_package(context.facts, companion.package) is not None
 
 
 def _find_all_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
     """Return the compatibility table's entries for broken or missing packages, including shadowed copies."""
     if context.build is None or context.tensorflow is None:
         return ()
-    return predict.find_broken_companions(context.facts, context.tensorflow, context.build, context.compat)
+    return find_broken_companions(context.facts, context.tensorflow, context.build, context.compat)
 
 
 def make_companion_result(context: RuleContext, rule: Rule, *packages: str) -> Result:
@@ -128,10 +126,8 @@ def build_companion_finding(context: RuleContext, rule: Rule, companion: Compani
             Remedy(
                 "Install a version that this TensorFlow works with.",
                 (
-                    advice.format_pip_install(
-                        context.target, [_find_working_requirement(context, companion)]
-                    ),
-                    advice.format_check_command(context.target),
+                    format_pip_install(context.target, [_find_working_requirement(context, companion)]),
+                    format_check_command(context.target),
                 ),
                 steps=(Install((_find_working_requirement(context, companion),)),),
             )
@@ -282,7 +278,7 @@ def _build_remedy(context: RuleContext, failures: Sequence[ImportFailure]) -> Re
             if (distribution := distributions.get(failure.package)) is not None
             for difference in failure.damaged_files
         ]
-        command = f"chmod a+r {' '.join(advice.quote(path) for path in paths)}"
+        command = f"chmod a+r {' '.join(quote(path) for path in paths)}"
         return Remedy("Have the files' owner let everybody read them.", (command,), changes_system=True)
     damage_flags = [bool(failure.damaged_files) or _lacks_module(context, failure) for failure in failures]
     reinstall = any(damage_flags)
@@ -296,8 +292,8 @@ def _build_remedy(context: RuleContext, failures: Sequence[ImportFailure]) -> Re
     return Remedy(
         "Install it again." if reinstall else "Install versions that this TensorFlow works with.",
         (
-            advice.format_pip_install(context.target, requirements, options=options),
-            advice.format_check_command(context.target),
+            format_pip_install(context.target, requirements, options=options),
+            format_check_command(context.target),
         ),
         steps=(Install(requirements, force_reinstall=reinstall, install_dependencies=not reinstall),),
     )

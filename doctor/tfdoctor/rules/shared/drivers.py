@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, fit, versions
-from tfdoctor.facts import (
+from tfdoctor.core import versions
+from tfdoctor.core.facts import (
     Absent,
     CudaDevice,
     CudaDriver,
@@ -16,16 +16,17 @@ from tfdoctor.facts import (
     Unknown,
     value_of,
 )
-from tfdoctor.findings import Evidence, Remedy
-from tfdoctor.predict import find_missing_driver_cause, predict_driver_stage
-from tfdoctor.records import dataclass
+from tfdoctor.core.findings import Evidence, Remedy
+from tfdoctor.core.records import dataclass
+from tfdoctor.prediction import find_missing_driver_cause, fit, predict_driver_stage
+from tfdoctor.remedies import format_check_command, get_sudo_prefix
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, make_fact_evidence
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Gpu
     from tfdoctor.compat.releases import Release
-    from tfdoctor.facts import PciGpu
-    from tfdoctor.findings import Cause
+    from tfdoctor.core.facts import PciGpu
+    from tfdoctor.core.findings import Cause
     from tfdoctor.rules.base import RuleContext
 
 HANG_PHRASE = "did not answer within"
@@ -321,20 +322,20 @@ def make_kernel_log_remedy(context: RuleContext) -> Remedy:
     """Return the remedy to read the kernel log, in which the driver reports its errors."""
     return Remedy(
         "Read what the kernel module says: its lines begin with NVRM, and an Xid number names the fault.",
-        (f"{advice.get_sudo_prefix(context.target)}dmesg | grep -i -E 'nvrm|nvidia|xid' | tail -n 40",),
+        (f"{get_sudo_prefix(context.target)}dmesg | grep -i -E 'nvrm|nvidia|xid' | tail -n 40",),
     )
 
 
 def make_load_module_remedy(context: RuleContext, module: str = "nvidia") -> Remedy:
     """Return the remedy to load a kernel module with modprobe."""
-    sudo = advice.get_sudo_prefix(context.target)
+    sudo = get_sudo_prefix(context.target)
     return Remedy(
         f"Load the kernel module {module.replace('-', '_')}.",
-        (f"{sudo}modprobe {module}", advice.format_check_command(context.target)),
+        (f"{sudo}modprobe {module}", format_check_command(context.target)),
         changes_system=True,
     )
 
 
 def make_reboot_remedy(context: RuleContext, text: str = "Restart the machine.") -> Remedy:
     """Return the remedy to restart the machine."""
-    return Remedy(text, (f"{advice.get_sudo_prefix(context.target)}reboot",), changes_system=True)
+    return Remedy(text, (f"{get_sudo_prefix(context.target)}reboot",), changes_system=True)

@@ -1,6 +1,6 @@
 """Helpers for the rules about container engines.
 
-`advice.engine` and `advice.engine_state` find the problems, because the commands that build and run images need
+`remedies.engine` and `remedies.engine_state` find the problems, because the commands that build and run images need
 them as well.
 """
 
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.advice.engine import get_unreachable_engine
-from tfdoctor.facts import value_of
+from tfdoctor.core.facts import value_of
+from tfdoctor.remedies.engine import get_unreachable_engine
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, get_required_value, require_known_fact
 from tfdoctor.rules.shared import drivers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.advice.engine import EngineProblem
-    from tfdoctor.facts.containers import ContainerFacts
-    from tfdoctor.findings import Finding
+    from tfdoctor.core.facts.containers import ContainerFacts
+    from tfdoctor.core.findings import Finding
+    from tfdoctor.remedies.engine import EngineProblem
     from tfdoctor.rules.base import Rule, RuleContext
 
 

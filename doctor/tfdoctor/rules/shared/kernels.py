@@ -9,14 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.facts import Absent, Known, ModuleFiles, value_of
-from tfdoctor.findings import Cause, Evidence, Remedy
+from tfdoctor.core.facts import Absent, Known, ModuleFiles, value_of
+from tfdoctor.core.findings import Cause, Evidence, Remedy
+from tfdoctor.remedies import (
+    APT,
+    DNF,
+    PACMAN,
+    ZYPPER,
+    format_check_command,
+    get_package_manager,
+    get_sudo_prefix,
+    make_driver_remedy,
+)
 from tfdoctor.rules.base import NotApplicable
 from tfdoctor.rules.shared import drivers, xids
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import KernelEvent
+    from tfdoctor.core.facts import KernelEvent
     from tfdoctor.rules.base import RuleContext
 
 CAUSES_OF_MISSING_MODULE = frozenset({Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER})
@@ -116,11 +125,11 @@ def find_missing_module_rule(context: RuleContext) -> str:
 
 def make_initramfs_rebuild_command(context: RuleContext) -> str:
     """Return the command that rebuilds the initial RAM disk."""
-    sudo = advice.get_sudo_prefix(context.target)
-    manager = advice.get_package_manager(context.target)
-    if manager == advice.APT:
+    sudo = get_sudo_prefix(context.target)
+    manager = get_package_manager(context.target)
+    if manager == APT:
         return f"{sudo}update-initramfs -u"
-    return f"{sudo}mkinitcpio -P" if manager == advice.PACMAN else f"{sudo}dracut --force"
+    return f"{sudo}mkinitcpio -P" if manager == PACMAN else f"{sudo}dracut --force"
 
 
 # ---------------------------------------------------------------- kernel log
@@ -204,7 +213,7 @@ def _explain_bad_bar(context: RuleContext, event: KernelEvent) -> ProblemExplana
             Remedy('In the firmware\'s settings, switch "Above 4G Decoding" on.'),
             Remedy(
                 "See what the kernel says of it.",
-                (f"{advice.get_sudo_prefix(context.target)}dmesg | grep -i 'BAR '",),
+                (f"{get_sudo_prefix(context.target)}dmesg | grep -i 'BAR '",),
             ),
         ],
     )
@@ -213,7 +222,7 @@ def _explain_bad_bar(context: RuleContext, event: KernelEvent) -> ProblemExplana
 def _explain_missing_firmware(context: RuleContext, event: KernelEvent) -> ProblemExplanation:
     """Explain firmware files of the driver that could not be loaded."""
     del event
-    install_remedy = advice.make_driver_remedy(context.target)
+    install_remedy = make_driver_remedy(context.target)
     return (
         "The driver's firmware files are missing",
         (
@@ -253,7 +262,7 @@ def _explain_unsupported_gpu(context: RuleContext, event: KernelEvent) -> Proble
         ),
         [
             Remedy("See which card it is, and choose a driver that lists it.", ("lspci -nn -d 10de:",)),
-            advice.make_driver_remedy(context.target),
+            make_driver_remedy(context.target),
         ],
     )
 
@@ -308,25 +317,25 @@ def make_power_off_remedy(context: RuleContext) -> Remedy:
     return Remedy(
         "Shut the machine down, wait, and start it again; a restart is not enough. If it happens again, look at "
         "power, slot and cooling.",
-        (f"{advice.get_sudo_prefix(context.target)}poweroff",),
+        (f"{get_sudo_prefix(context.target)}poweroff",),
         changes_system=True,
     )
 
 
 def make_headers_install_command(context: RuleContext) -> str:
     """Return the command that installs the running kernel's headers; "" if no package manager is known."""
-    sudo = advice.get_sudo_prefix(context.target)
+    sudo = get_sudo_prefix(context.target)
     return {
-        advice.APT: f"{sudo}apt-get install linux-headers-$(uname -r)",
-        advice.DNF: f"{sudo}dnf install kernel-devel-$(uname -r)",
-        advice.ZYPPER: f"{sudo}zypper install kernel-default-devel",
-        advice.PACMAN: f"{sudo}pacman -S linux-headers",
-    }.get(advice.get_package_manager(context.target) or "", "")
+        APT: f"{sudo}apt-get install linux-headers-$(uname -r)",
+        DNF: f"{sudo}dnf install kernel-devel-$(uname -r)",
+        ZYPPER: f"{sudo}zypper install kernel-default-devel",
+        PACMAN: f"{sudo}pacman -S linux-headers",
+    }.get(get_package_manager(context.target) or "", "")
 
 
 def make_rebuild_module_remedy(context: RuleContext) -> Remedy:
     """Return the remedy to build the module for the running kernel with DKMS, or with akmods on Fedora."""
-    sudo = advice.get_sudo_prefix(context.target)
+    sudo = get_sudo_prefix(context.target)
     files = get_module_files(context)
     headers_command = make_headers_install_command(context) if files is None or not files.headers else ""
     build_command = f"{sudo}dkms autoinstall"
@@ -339,7 +348,7 @@ def make_rebuild_module_remedy(context: RuleContext) -> Remedy:
             *((headers_command,) if headers_command else ()),
             build_command,
             f"{sudo}modprobe nvidia",
-            advice.format_check_command(context.target),
+            format_check_command(context.target),
         ),
         changes_system=True,
     )

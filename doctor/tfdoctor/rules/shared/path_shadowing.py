@@ -6,16 +6,16 @@ import dataclasses
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor.findings import Evidence, Remedy
-from tfdoctor.records import dataclass
+from tfdoctor.core.findings import Evidence, Remedy
+from tfdoctor.core.records import dataclass
+from tfdoctor.core.text import split_path_list
 from tfdoctor.rules.shared import variable_origins
-from tfdoctor.text import split_path_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.facts import LoaderFacts, RemovedEntriesResult, ReplacedLibrary, Resolution
-    from tfdoctor.findings import Finding
+    from tfdoctor.core.facts import LoaderFacts, RemovedEntriesResult, ReplacedLibrary, Resolution
+    from tfdoctor.core.findings import Finding
     from tfdoctor.rules.base import RuleContext
 
 

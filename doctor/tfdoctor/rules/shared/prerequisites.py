@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import Absent, Unknown
+from tfdoctor.core.facts import Absent, Unknown
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, require_known_fact
 
 if TYPE_CHECKING:

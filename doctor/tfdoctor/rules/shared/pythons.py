@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.findings import Evidence, Remedy
+from tfdoctor.core.findings import Evidence, Remedy
+from tfdoctor.remedies import quote
 
 if TYPE_CHECKING:
     from tfdoctor.rules.base import RuleContext
@@ -40,6 +40,6 @@ def make_other_python_remedies(context: RuleContext) -> list[Remedy]:
         Remedy(
             "Examine the Python that your program runs with"
             + (": this one has a TensorFlow." if len(others) == 1 else ": each of these has a TensorFlow."),
-            tuple(f"tfdoctor check --python {advice.quote(other.path)}" for other in others[:5]),
+            tuple(f"tfdoctor check --python {quote(other.path)}" for other in others[:5]),
         )
     ]

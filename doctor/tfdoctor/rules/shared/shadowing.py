@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.findings import Evidence, Remedy
-from tfdoctor.predict import find_leading_folder, get_sys_path_folder
+from tfdoctor.core.findings import Evidence, Remedy
+from tfdoctor.prediction import find_leading_folder, get_sys_path_folder
+from tfdoctor.remedies import format_check_command, quote
 from tfdoctor.rules.shared import variable_origins
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ def make_shadowing_remedies(context: RuleContext, path: str) -> list[Remedy]:
     if leader is not None:
         return [variable_origins.make_python_path_removal_remedy(context, leader)]
     folder, _, name = path.rpartition("/")
-    check_command = advice.format_check_command(context.target)
-    new_path = advice.quote(f"{folder}/my_{name}")
+    check_command = format_check_command(context.target)
+    new_path = quote(f"{folder}/my_{name}")
     return [
         Remedy(
             f"Give the {get_module_kind(path)} another name.",
-            (f"mv {advice.quote(path)} {new_path}", check_command),
+            (f"mv {quote(path)} {new_path}", check_command),
         ),
         Remedy("Or start Python from another folder.", ("cd ~", check_command)),
     ]

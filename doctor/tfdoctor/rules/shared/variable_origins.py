@@ -7,17 +7,17 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
-from tfdoctor.causes.steps import CommentOutLine, RemoveEntries, UnsetVariable
-from tfdoctor.facts import MODULE_PATH
-from tfdoctor.findings import Evidence, Remedy
-from tfdoctor.text import split_path_list
+from tfdoctor.core.causes.steps import CommentOutLine, RemoveEntries, UnsetVariable
+from tfdoctor.core.facts import MODULE_PATH
+from tfdoctor.core.findings import Evidence, Remedy
+from tfdoctor.core.text import split_path_list
+from tfdoctor.remedies import format_check_command, quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.facts import Origin
-    from tfdoctor.predict import LeadingFolder
+    from tfdoctor.core.facts import Origin
+    from tfdoctor.prediction import LeadingFolder
     from tfdoctor.rules.base import RuleContext
 
 ORIGIN_LABELS = {
@@ -67,7 +67,7 @@ def make_unset_remedy(context: RuleContext, name: str, text: str, *, with_steps:
     `steps`, `tfdoctor fix` does not apply the remedy, because the user has to decide.
     """
     origin = context.facts.environment.find_origin(name)
-    check_command = advice.format_check_command(context.target)
+    check_command = format_check_command(context.target)
     if origin is not None and origin.by in ("start", "wrapper"):
         return _build_startup_variable_remedy(context, origin, text, with_steps=with_steps)
     commands = (f"unset {name}", *list_permanent_removal_commands(context, name), check_command)
@@ -88,9 +88,7 @@ def make_entries_removal_remedy(
     separator: str = ":",
 ) -> Remedy:
     """Return the remedy to remove `entries` from a list variable, which leaves the entries `remaining`."""
-    shell_command = (
-        f"export {name}={advice.quote(separator.join(remaining))}" if remaining else f"unset {name}"
-    )
+    shell_command = f"export {name}={quote(separator.join(remaining))}" if remaining else f"unset {name}"
     origins = [context.facts.environment.find_origin(name, entry) for entry in entries]
     if any(origin is not None and origin.by == "wrapper" for origin in origins):
         labels = dict.fromkeys(format_origin(context, name, entry) for entry in entries)
@@ -101,7 +99,7 @@ def make_entries_removal_remedy(
     notes = "".join(dict.fromkeys(_format_permanent_change(context, origin) for origin in origins))
     return Remedy(
         f"{text}{notes}",
-        (shell_command, *dict.fromkeys(permanent_commands), advice.format_check_command(context.target)),
+        (shell_command, *dict.fromkeys(permanent_commands), format_check_command(context.target)),
         steps=(RemoveEntries(name, tuple(dict.fromkeys(entries))),),
     )
 
@@ -126,7 +124,7 @@ def make_python_path_removal_remedy(context: RuleContext, leader: LeadingFolder)
 
 def _format_permanent_change(context: RuleContext, origin: Origin | None) -> str:
     """Return a sentence about the file in which to change the variable permanently; "" if none is known."""
-    # `advice.kernel` covers kernel specifications
+    # `remedies.kernel` covers kernel specifications
     if origin is None or not origin.path or origin.by == "kernel":
         return ""
     label = format_origin(context, origin.name, origin.entry)
@@ -150,7 +148,7 @@ def list_permanent_removal_commands(context: RuleContext, name: str, entry: str 
         return []
     if origin.path.endswith("/conda-meta/state"):
         prefix = context.python.prefix if context.python is not None else ""
-        return [f"conda env config vars unset --prefix {advice.quote(prefix)} {name}"]
+        return [f"conda env config vars unset --prefix {quote(prefix)} {name}"]
     value = re.sub(rf"^\s*(?:export\s+)?{re.escape(name)}=", "", origin.text, count=1)
     if value == origin.text:
         return []
@@ -174,7 +172,7 @@ def _make_comment_out_command(origin: Origin, comment_mark: str) -> str:
     start = r"^\([[:space:]]*\)" if comment_mark.startswith("pass") else "^"
     replacement = rf"\1{comment_mark}" if comment_mark.startswith("pass") else comment_mark
     expected_text = origin.name if origin.name in origin.text else _find_last_plain_word(origin.text)
-    return f"sed -i '{origin.line}{{/{expected_text}/s/{start}/{replacement}/}}' {advice.quote(origin.path)}"
+    return f"sed -i '{origin.line}{{/{expected_text}/s/{start}/{replacement}/}}' {quote(origin.path)}"
 
 
 def _find_last_plain_word(line: str) -> str:
@@ -193,9 +191,9 @@ def _build_startup_variable_remedy(
     context: RuleContext, origin: Origin, text: str, *, with_steps: bool
 ) -> Remedy:
     """Return the remedy for a variable that is set when this Python starts."""
-    check_command = advice.format_check_command(context.target)
+    check_command = format_check_command(context.target)
     if not origin.path:
-        quoted_folders = " ".join(advice.quote(folder) for folder in _list_site_folders(context))
+        quoted_folders = " ".join(quote(folder) for folder in _list_site_folders(context))
         grep_command = f"grep -rn --include='*.pth' --include='*customize.py' {origin.name} {quoted_folders}"
         return Remedy(
             f"{text} `unset` is of no use: {ORIGIN_LABELS[origin.by]} sets it, whatever the shell has. Look where.",
@@ -229,9 +227,7 @@ def _build_startup_path_remedy(context: RuleContext, folder: str) -> Remedy:
     origin = context.facts.environment.find_origin(MODULE_PATH, folder)
     effect = f"it puts {folder} before this Python's own packages whenever it starts."
     if origin is None or not origin.path:
-        quoted_folders = " ".join(
-            advice.quote(site) for site in _list_site_folders(context) if site != folder
-        )
+        quoted_folders = " ".join(quote(site) for site in _list_site_folders(context) if site != folder)
         grep_command = f"grep -rn --include='*.pth' --include='*customize.py' sys.path {quoted_folders}"
         return Remedy(
             f"Something that this Python runs when it starts (a .pth file, sitecustomize.py) has a line for {folder}, "
@@ -244,7 +240,7 @@ def _build_startup_path_remedy(context: RuleContext, folder: str) -> Remedy:
     comment_mark = "# " if origin.path.endswith(".pth") else "pass  # "
     return Remedy(
         f"Remove line {origin.line} from {origin.path}: {effect}",
-        (_make_comment_out_command(origin, comment_mark), advice.format_check_command(context.target)),
+        (_make_comment_out_command(origin, comment_mark), format_check_command(context.target)),
         steps=(step,),
     )
 

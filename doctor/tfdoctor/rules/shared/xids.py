@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 
-from tfdoctor.records import dataclass
+from tfdoctor.core.records import dataclass
 
 
 class XidKind(enum.Enum):

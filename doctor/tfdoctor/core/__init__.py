@@ -1,0 +1,1 @@
+"""Values and vocabulary that every other package uses: facts, findings, causes, versions, text and errors."""

@@ -1,0 +1,387 @@
+"""Find the variables that an environment's activation sets, and edit the text of its activate scripts.
+
+A virtual environment has bin/activate, and variants of it for fish and csh. conda runs the scripts in
+etc/conda/activate.d. This module only returns changed texts; environments/actions.py writes them to the files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdoctor.core.causes.steps import PrependEntries, RenameVariable, SetVariable, UnsetVariable
+from tfdoctor.core.text import make_lazy_pattern, split_path_list
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfdoctor.core.causes.steps import ShellStep
+    from tfdoctor.system import System
+
+__all__ = [
+    "BLOCK_BEGIN",
+    "BLOCK_END",
+    "NO_OP_PREFIX",
+    "detect_activation_kind",
+    "edit_script",
+    "list_activate_scripts",
+    "list_editable_scripts",
+    "list_inherited_variables",
+    "read_activated_variables",
+]
+
+BLOCK_BEGIN = "# >>> tfdoctor fix >>>"
+"""The first line of the block that tfdoctor adds to a script."""
+BLOCK_END = "# <<< tfdoctor fix <<<"
+"""The last line of that block."""
+NO_OP_PREFIX = ": # "
+"""The start of a line that was commented out, valid in every shell."""
+MAX_SCRIPT_BYTES = 1 << 20
+"""The largest size of a script that is read, in bytes."""
+ACTIVATION_TIMEOUT_S = 10.0
+"""The time limit in seconds for the activate scripts."""
+_DUMP_CODE = "import json,os,sys; sys.stdout.write(json.dumps({k: v for k, v in os.environ.items()}))"
+# Source the scripts, discard their output, and print the variables as JSON with tfdoctor's own Python.
+_SOURCE_COMMAND = 'for script in "$@"; do . "$script"; done >/dev/null 2>&1; exec "$TFDOCTOR_DUMP" -I -S -c "$TFDOCTOR_CODE"'
+# Part of a shell word. Quotes must end on the same line, and `;`, `|`, `$(…)` and the like are excluded: a line with a
+# second command does more than set the variable, so it must not be edited.
+_WORD_PART = r"""(?:[^\s;&|<>()`"'\\#]|"(?:[^"`\\$]|\\.|\$(?!\())*"|'[^']*'|\\.|(?<!\s)\#)"""
+# The value of an assignment in sh, and the values in fish and csh, each with an optional comment.
+_ONE_VALUE = make_lazy_pattern(rf"{_WORD_PART}*(?:\s+\#.*|\s*)")
+_MANY_VALUES = make_lazy_pattern(rf"(?:\s+{_WORD_PART}+)*(?:\s+\#.*|\s*)")
+
+
+def detect_activation_kind(prefix: str) -> str | None:
+    """Return the kind of an environment: "conda", "venv", or None if it cannot be activated."""
+    if Path(prefix, "conda-meta").is_dir():
+        return "conda"
+    return "venv" if Path(prefix, "pyvenv.cfg").is_file() else None
+
+
+def list_activate_scripts(prefix: str) -> tuple[Path, ...]:
+    """Return the activate scripts for sh, fish and csh, except those that are too large."""
+    if detect_activation_kind(prefix) == "conda":
+        folder = Path(prefix, "etc/conda/activate.d")
+        paths = [*folder.glob("*.sh"), *folder.glob("*.fish"), *folder.glob("*.csh")]
+    else:
+        paths = [Path(prefix, "bin", name) for name in ("activate", "activate.fish", "activate.csh")]
+    return tuple(sorted(path for path in paths if path.is_file() and path.stat().st_size <= MAX_SCRIPT_BYTES))
+
+
+def list_editable_scripts(prefix: str) -> tuple[Path, ...]:
+    """Return the scripts to which tfdoctor adds lines.
+
+    In a virtual environment these are the activate scripts. In a conda environment there is one separate file, which may
+    not exist yet.
+    """
+    if detect_activation_kind(prefix) == "conda":
+        return (Path(prefix, "etc/conda/activate.d/tfdoctor.sh"),)
+    return tuple(path for path in list_activate_scripts(prefix) if path.parent == Path(prefix, "bin"))
+
+
+def read_activated_variables(system: System, prefix: str) -> dict[str, str] | None:
+    """Run the activate scripts in a shell, and return the environment variables after that.
+
+    Return None if there is no script or no shell, or if a script fails.
+    """
+    scripts = [str(path) for path in list_activate_scripts(prefix) if path.suffix not in (".fish", ".csh")]
+    shell = system.which("bash") or system.which("sh")
+    if not scripts or shell is None:
+        return None
+    result = system.run(
+        [shell, "-c", _SOURCE_COMMAND, "activate", *scripts],
+        timeout=ACTIVATION_TIMEOUT_S,
+        env={"TFDOCTOR_DUMP": sys.executable, "TFDOCTOR_CODE": _DUMP_CODE},
+        unset=("BASH_ENV", "ENV"),
+        key="activate",
+    )
+    try:
+        variables = json.loads(result.stdout) if result.ok else None
+    except ValueError:
+        return None
+    if not isinstance(variables, dict) or not all(isinstance(value, str) for value in variables.values()):
+        return None
+    # Undo what running the scripts in a child shell has changed: its own variables, and those that were unset.
+    temporary_names = {"TFDOCTOR_DUMP", "TFDOCTOR_CODE", "_", "SHLVL"}
+    restored_variables = {
+        name: value
+        for name, value in system.env.items()
+        if name in temporary_names or name in ("BASH_ENV", "ENV")
+    }
+    return {
+        str(name): value for name, value in variables.items() if name not in temporary_names
+    } | restored_variables
+
+
+def list_inherited_variables(system: System, prefix: str) -> frozenset[str]:
+    """Return the names of this process's variables that no activate script mentions."""
+    texts = [script.read_text("utf-8", "replace") for script in list_activate_scripts(prefix)]
+    names = {name for text in texts for name in re.findall(r"\w+", text)}
+    return frozenset(system.env) - names
+
+
+# ---------------------------------------------------------------- editing a script
+
+
+def edit_script(text: str, script_name: str, steps: Sequence[ShellStep]) -> str:
+    """Return the text of a script with the steps applied to its lines.
+
+    Lines that set a variable to be removed become comments, and unwanted list entries are removed. `script_name` is the file
+    name of the script; its suffix identifies the shell. Lines in tfdoctor's own block are not changed.
+    """
+    lines = text.split("\n")
+    in_block = False
+    for index, line in enumerate(lines):
+        if line in (BLOCK_BEGIN, BLOCK_END):
+            in_block = line == BLOCK_BEGIN
+        if in_block or line.lstrip().startswith("#"):
+            continue
+        for step in steps:
+            lines[index] = _neutralize_line(lines[index], script_name, step)
+    return "\n".join(lines)
+
+
+def _compile_assignment(script_name: str, variable: str) -> re.Pattern[str]:
+    """Return the pattern of a line that sets the variable in the shell of the script."""
+    if script_name.endswith(".fish"):
+        return re.compile(rf"\s*set\s+(-\S+\s+)*{re.escape(variable)}(?=\s|$)(?P<value>.*)$")
+    if script_name.endswith(".csh"):
+        return re.compile(rf"\s*setenv\s+{re.escape(variable)}(?=\s|$)(?P<value>.*)$")
+    return re.compile(rf"\s*(export\s+)?{re.escape(variable)}=(?P<value>.*)$")
+
+
+def _neutralize_line(line: str, script_name: str, step: ShellStep) -> str:
+    """Return a line with a step applied.
+
+    The line is returned unchanged if it does more than set the variable, or if it continues on the next line.
+    """
+    if isinstance(step, PrependEntries):
+        return line
+    variable = step.wrong_name if isinstance(step, RenameVariable) else step.name
+    match = _compile_assignment(script_name, variable).match(line)
+    if match is None:
+        return line
+    if isinstance(step, RenameVariable):
+        return re.sub(rf"\b{re.escape(step.wrong_name)}\b", step.right_name, line)
+    value = match["value"]
+    if not (_MANY_VALUES if script_name.endswith((".fish", ".csh")) else _ONE_VALUE).fullmatch(value):
+        return line
+    if isinstance(step, (UnsetVariable, SetVariable)):
+        return _comment_out(line)
+    for entry in step.entries:
+        value = _drop_entry(value, entry)
+    if value == match["value"]:
+        return line
+    # If only `$NAME` or `${NAME:+:$NAME}` remains, the line sets nothing any more.
+    variable_reference = rf"\$\{{?{re.escape(variable)}\b(?::?[+-][^}}]*)?\}}?"
+    if not re.sub(rf"{variable_reference}|[\"':\s]", "", value):
+        return _comment_out(line)
+    return line[: match.start("value")] + value
+
+
+def _comment_out(line: str) -> str:
+    """Return the line as a comment after a command that does nothing.
+
+    A plain comment would make the script invalid if the line is the only one in an `if`.
+    """
+    text = line.lstrip()
+    return f"{line[: len(line) - len(text)]}{NO_OP_PREFIX}{text.rstrip()}  # taken out by tfdoctor fix"
+
+
+def _drop_entry(value: str, entry: str) -> str:
+    """Return the value of a list variable without an entry and the colon next to it."""
+    # The entry must not be part of a longer path. `${NAME:+:$NAME}` may follow it directly.
+    pattern = rf"(?<![^\s\"':=]){re.escape(entry.rstrip('/'))}/?(?![^\s\"':$;])"
+    value = re.sub(rf"{pattern}:", "", value)
+    value = re.sub(rf":{pattern}", "", value)
+    return re.sub(pattern, "", value)
+
+
+# ---------------------------------------------------------------- added lines
+
+
+def update_block(text: str, script_name: str, steps: Sequence[ShellStep]) -> str:
+    """Return the text of a script with tfdoctor's block at its end, which contains the lines for the steps.
+
+    The lines of an existing block are kept, and no line is added twice.
+    """
+    lines = list(_list_block_lines(text))
+    for step in steps:
+        new_lines = list(_format_lines(script_name, step))
+        # A step may have several lines, which must follow each other.
+        if not any(lines[index : index + len(new_lines)] == new_lines for index in range(len(lines))):
+            lines += new_lines
+    other_text = _drop_block(text)
+    block = "\n".join([BLOCK_BEGIN, *lines, BLOCK_END])
+    return f"{other_text.rstrip(chr(10))}\n{block}\n" if other_text.strip() else f"{block}\n"
+
+
+def _list_block_lines(text: str) -> list[str]:
+    """Return the lines in tfdoctor's block of a script; empty if there is no block."""
+    lines = text.split("\n")
+    if BLOCK_BEGIN not in lines or BLOCK_END not in lines:
+        return []
+    return lines[lines.index(BLOCK_BEGIN) + 1 : lines.index(BLOCK_END)]
+
+
+def _drop_block(text: str) -> str:
+    """Return the text of a script without tfdoctor's block."""
+    lines = text.split("\n")
+    if BLOCK_BEGIN not in lines or BLOCK_END not in lines:
+        return text
+    return "\n".join(lines[: lines.index(BLOCK_BEGIN)] + lines[lines.index(BLOCK_END) + 1 :])
+
+
+def _format_lines(script_name: str, step: ShellStep) -> tuple[str, ...]:
+    """Return the lines that apply a step in the shell of the script."""
+    if script_name.endswith(".fish"):
+        return _format_for_fish(step)
+    return _format_for_csh(step) if script_name.endswith(".csh") else _format_for_sh(step)
+
+
+def _quote_for_sh(text: str) -> str:
+    return shlex.quote(text)
+
+
+def _quote_for_fish(text: str) -> str:
+    """Quote a word for fish, which interprets backslashes within single quotes."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _quote_for_csh(text: str) -> str:
+    """Quote a word for csh, which expands `!` and forbids plain line breaks within single quotes."""
+    escaped = text.replace("'", "'\\''").replace("!", "\\!").replace("\n", "\\\n")
+    return f"'{escaped}'"
+
+
+def _list_spellings(entries: Sequence[str]) -> tuple[str, ...]:
+    """Return two spellings of each entry: without and with a trailing slash."""
+    spellings = (
+        spelling for entry in entries for spelling in (entry.rstrip("/") or "/", f"{entry.rstrip('/')}/")
+    )
+    return tuple(dict.fromkeys(spellings))
+
+
+def _make_filter(variable: str, entries: Sequence[str]) -> str:
+    """Return an sh pipeline that prints the list variable without the entries."""
+    patterns = " ".join(f"-e {_quote_for_sh(spelling)}" for spelling in _list_spellings(entries))
+    # grep exits with 1 if no line is left, which `set -e -o pipefail` treats as a failure
+    return f"printf '%s\\n' \"${variable}\" | tr ':' '\\n' | grep -vxF {patterns} | paste -sd: - || :"
+
+
+def _format_for_sh(step: ShellStep) -> tuple[str, ...]:
+    """Return the lines for sh, which bash and zsh also run."""
+    if isinstance(step, SetVariable):
+        return (f"export {step.name}={_quote_for_sh(step.value)}",)
+    if isinstance(step, UnsetVariable):
+        return (f"unset {step.name}",)
+    if isinstance(step, RenameVariable):
+        return (
+            (
+                f'if [ -n "${{{step.wrong_name}:-}}" ]; then export {step.right_name}="${{{step.wrong_name}}}"; '
+                f"unset {step.wrong_name}; fi"
+            ),
+        )
+    if isinstance(step, PrependEntries):
+        joined = _quote_for_sh(":".join(step.folders))
+        return (f'export {step.name}={joined}"${{{step.name}:+:${step.name}}}"',)
+    pipeline = _make_filter(step.name, step.entries)
+    return (
+        f'if [ -n "${{{step.name}:-}}" ]; then {step.name}="$({pipeline})"; fi',
+        f'if [ -n "${{{step.name}:-}}" ]; then export {step.name}; else unset {step.name}; fi',
+    )
+
+
+def _format_for_fish(step: ShellStep) -> tuple[str, ...]:
+    if isinstance(step, SetVariable):
+        return (f"set -gx {step.name} {_quote_for_fish(step.value)}",)
+    if isinstance(step, UnsetVariable):
+        return (f"set -e {step.name}",)
+    if isinstance(step, RenameVariable):
+        return (
+            f"if set -q {step.wrong_name}; set -gx {step.right_name} ${step.wrong_name}; set -e {step.wrong_name}; end",
+        )
+    if isinstance(step, PrependEntries):
+        return (f"set -gx --path {step.name} {' '.join(map(_quote_for_fish, step.folders))} ${step.name}",)
+    wrong_entries = " ".join(map(_quote_for_fish, _list_spellings(step.entries)))
+    name = step.name
+    return (
+        f"if set -q {name}",
+        f"set -l tfdoctor_wrong {wrong_entries}",
+        "set -l tfdoctor_kept",
+        f"for f in (string split : -- (string join : -- ${name}))",
+        "contains -- $f $tfdoctor_wrong; or set -a tfdoctor_kept $f",
+        "end",
+        f"if count $tfdoctor_kept >/dev/null; set -gx --path {name} $tfdoctor_kept; else; set -e {name}; end",
+        "end",
+    )
+
+
+def _format_for_csh(step: ShellStep) -> tuple[str, ...]:
+    """Return the lines for csh.
+
+    Each `if` is a block: `if ($?x) command` on one line would expand the variable even if it is not set.
+    """
+    name = step.wrong_name if isinstance(step, RenameVariable) else step.name
+    if isinstance(step, SetVariable):
+        return (f"setenv {name} {_quote_for_csh(step.value)}",)
+    if isinstance(step, UnsetVariable):
+        return (f"unsetenv {name}",)
+    if isinstance(step, RenameVariable):
+        return (f"if ($?{name}) then", f'setenv {step.right_name} "${name}"', f"unsetenv {name}", "endif")
+    if isinstance(step, PrependEntries):
+        joined = _quote_for_csh(":".join(step.folders))
+        return (
+            f"if ($?{name}) then",
+            f'setenv {name} {joined}":${name}"',
+            "else",
+            f"setenv {name} {joined}",
+            "endif",
+        )
+    # The entries are not part of a pipeline: within "`…`" csh expands even single-quoted text.
+    condition = " && ".join(
+        f'"x$tfdoctor_one" != {_quote_for_csh(f"x{entry}")}' for entry in _list_spellings(step.entries)
+    )
+    return (
+        f"if ($?{name}) then",
+        "unset tfdoctor_kept",
+        f"foreach tfdoctor_one (\"`printenv {name} | tr ':' '\\n'`\")",
+        f"if ({condition}) then",
+        "if ($?tfdoctor_kept) then",
+        'set tfdoctor_kept = "${tfdoctor_kept}:$tfdoctor_one"',
+        "else",
+        'set tfdoctor_kept = "$tfdoctor_one"',
+        "endif",
+        "endif",
+        "end",
+        "if ($?tfdoctor_kept) then",
+        f'setenv {name} "$tfdoctor_kept"',
+        "else",
+        f"unsetenv {name}",
+        "endif",
+        "endif",
+    )
+
+
+def list_unsatisfied_steps(steps: Sequence[ShellStep], env: Mapping[str, str]) -> tuple[ShellStep, ...]:
+    """Return the steps that are not satisfied by `env`, the variables after activation."""
+    return tuple(step for step in steps if not _is_satisfied(step, env))
+
+
+def _is_satisfied(step: ShellStep, env: Mapping[str, str]) -> bool:
+    """Return whether the variables are as the step requires, ignoring trailing slashes of list entries."""
+    if isinstance(step, SetVariable):
+        return env.get(step.name) == step.value
+    if isinstance(step, UnsetVariable):
+        return step.name not in env
+    if isinstance(step, RenameVariable):
+        return step.wrong_name not in env
+    entries = {entry.rstrip("/") for entry in split_path_list(step.name, env.get(step.name, ""))}
+    if isinstance(step, PrependEntries):
+        return all(folder.rstrip("/") in entries for folder in step.folders)
+    return not entries & {entry.rstrip("/") for entry in step.entries}

@@ -1,0 +1,356 @@
+"""Fix the findings in an environment, one at a time. A change that does not help is undone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdoctor.core.errors import Error, UsageError
+from tfdoctor.core.facts import value_of
+from tfdoctor.core.text import clean_line
+from tfdoctor.diagnosis import (
+    choose_python,
+    describe_unusable_environment,
+    examine,
+    query_chosen_python,
+    read_kernel_variables,
+    run_tensorflow,
+)
+from tfdoctor.environments.actions import StepRunner, format_steps, list_changed_paths
+from tfdoctor.environments.activation import (
+    detect_activation_kind,
+    list_inherited_variables,
+    read_activated_variables,
+)
+from tfdoctor.environments.candidates import (
+    changes_packages,
+    is_improvement,
+    is_prediction_worse,
+    list_fix_candidates,
+    list_unfixed,
+)
+from tfdoctor.environments.fix_availability import find_environment
+from tfdoctor.environments.folder import STATE_FOLDER
+from tfdoctor.environments.history.journal import Journal, UndoResult, has_unfinished_changes
+from tfdoctor.environments.models import Attempt, FixResult, FixStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tfdoctor.compat import Compat
+    from tfdoctor.core.facts import Fact, PythonFacts
+    from tfdoctor.core.facts.python import PythonChoice
+    from tfdoctor.core.findings import Report
+    from tfdoctor.diagnosis.progress import Progress
+    from tfdoctor.environments.models import Candidate, Environment
+    from tfdoctor.system import System
+
+__all__ = ["FixRequest", "examine_environment", "find_prefix", "fix_environment", "plan_fix", "undo_fix"]
+
+MAX_CANDIDATES = 25
+"""The largest number of candidates that are tried in a run.
+
+A finding has two or three candidates, and a fix may reveal another finding.
+"""
+UNFINISHED_MESSAGE = (
+    "An earlier fix was interrupted, or another one is running: its changes are undone first."
+)
+"""The note of a plan for an environment with unfinished changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixRequest:
+    """A request to fix an environment."""
+
+    python: str | None = None
+    """The value of `--python`; None for the usual search."""
+    codes: tuple[str, ...] = ()
+    """The codes of the findings to fix; empty for all warnings and errors."""
+    preferred_installer: str | None = None
+    """`"uv"`, `"pip"`, or None for whichever is found."""
+    timeout: float = 10.0
+    """The time limit in seconds for each examination."""
+    runs_tensorflow: bool = True
+    """Whether to run TensorFlow at the end, if something was fixed and a GPU is expected."""
+    inherits_stderr: bool = False
+    """Whether an installer writes directly to standard error, so that its output is not recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentExamination:
+    """The result of one examination of the environment."""
+
+    report: Report
+    environment: Environment
+    is_activated: bool
+    """Whether the environment was examined with the variables of its activation."""
+
+
+def examine_environment(
+    new_system: Callable[[Mapping[str, str] | None], System], compat: Compat, request: FixRequest
+) -> EnvironmentExamination:
+    """Examine the requested Python, with its environment activated if possible.
+
+    `new_system` returns this machine with the given environment variables; None stands for those of this process.
+    Raise UsageError if the Python cannot be examined.
+    """
+    system = new_system(None)
+    choice, python_facts = _choose_python(system, request)
+    kind = (
+        detect_activation_kind(python_facts.prefix) if choice.kernel is None else None
+    )  # Jupyter activates nothing
+    variables = read_activated_variables(system, python_facts.prefix) if kind is not None else None
+    inherited = list_inherited_variables(system, python_facts.prefix)
+    interpreter = request.python
+    if choice.kernel is not None:
+        system = _apply_kernel_variables(new_system, choice.kernel)
+    if variables is not None:
+        system, interpreter = new_system(variables), python_facts.executable
+    report = examine(system, compat, python=interpreter, timeout=request.timeout)
+    environment = find_environment(report, kind, inherited)
+    if environment is None:
+        raise _make_unexamined_error(report.facts.python)
+    return EnvironmentExamination(report, environment, is_activated=variables is not None)
+
+
+def _apply_kernel_variables(new_system: Callable[[Mapping[str, str] | None], System], path: str) -> System:
+    """Return the machine with the variables that a Jupyter kernel sets."""
+    system = new_system(None)
+    return new_system({**system.env, **read_kernel_variables(system, path)})
+
+
+def _choose_python(system: System, request: FixRequest) -> tuple[PythonChoice, PythonFacts]:
+    """Return the Python to fix, and the facts about it.
+
+    Raise UsageError if the active environment has no usable Python, or if the Python cannot be queried.
+    """
+    choice = choose_python(system, request.python)
+    if choice.lost and request.python is None:  # the Python that was chosen instead may be the wrong one
+        unusable = choice.lost[0]
+        prefix = clean_line(unusable.prefix)
+        message = f"${unusable.variable} names {prefix}, {describe_unusable_environment(unusable)}: which Python is meant?"
+        raise UsageError(message, hint=f"Name it: tfdoctor fix --python {clean_line(choice.path)}")
+    fact = query_chosen_python(
+        system, choice, is_requested=request.python is not None, timeout=request.timeout
+    )
+    python_facts = value_of(fact)
+    if python_facts is None:
+        raise _make_unexamined_error(fact)
+    return choice, python_facts
+
+
+def _make_unexamined_error(fact: Fact[PythonFacts]) -> UsageError:
+    """Return the error for a Python that could not be examined. The fact gives the reason."""
+    reason = getattr(fact, "why", "") or "it did not answer"
+    return UsageError(f"The Python to fix could not be examined: {reason}.")
+
+
+def plan_fix(
+    new_system: Callable[[Mapping[str, str] | None], System],
+    compat: Compat,
+    request: FixRequest,
+    env: Mapping[str, str],
+) -> FixResult:
+    """Return the first candidate for each finding as a planned attempt, without changing anything.
+
+    Raise UsageError if the Python cannot be examined, or JournalError if the journal cannot be read.
+    """
+    examination = examine_environment(new_system, compat, request)
+    runner = StepRunner(examination.environment, lambda: new_system(None), env, request.preferred_installer)
+    first_by_code: dict[str, Candidate] = {}
+    for candidate in list_fix_candidates(examination.report, examination.environment, request.codes):
+        first_by_code.setdefault(candidate.finding.code, candidate)
+    attempts = tuple(
+        Attempt(candidate, FixStatus.PLANNED, _format_commands(candidate, examination.environment, runner))
+        for candidate in first_by_code.values()
+    )
+    unfixed = tuple(
+        entry
+        for entry in list_unfixed(examination.report, examination.environment, request.codes)
+        if entry.finding.code not in first_by_code
+    )
+    return FixResult(
+        environment=examination.environment,
+        attempts=attempts,
+        unfixed_findings=unfixed,
+        report_before=examination.report,
+        report_after=examination.report,
+        recovery_notes=(UNFINISHED_MESSAGE,)
+        if has_unfinished_changes(Path(examination.environment.prefix))
+        else (),
+        is_activated=examination.is_activated,
+    )
+
+
+def _format_commands(candidate: Candidate, environment: Environment, runner: StepRunner) -> tuple[str, ...]:
+    """Return the commands of a candidate, as a user would type them."""
+    installer = None
+    if changes_packages(candidate.steps):
+        try:
+            installer = runner.get_installer()
+        except Error:  # reported when the installer is needed
+            installer = None
+    return format_steps(candidate.steps, environment, installer)
+
+
+def fix_environment(
+    new_system: Callable[[Mapping[str, str] | None], System],
+    compat: Compat,
+    request: FixRequest,
+    env: Mapping[str, str],
+    progress: Progress,
+) -> FixResult:
+    """Try candidates until none is left or `MAX_CANDIDATES` were tried, and return the results.
+
+    `env` contains the variables for installers. Raise UsageError if the Python cannot be examined, or JournalError if the
+    journal cannot be used. A candidate that fails raises nothing: its `Attempt` contains the failure.
+    """
+    old_entries = Journal.read_entries(Path(find_prefix(new_system, request)))
+    first_examination = examine_environment(new_system, compat, request)
+    has_unfinished = has_unfinished_changes(Path(first_examination.environment.prefix))
+    if not has_unfinished and not list_fix_candidates(
+        first_examination.report, first_examination.environment, request.codes
+    ):
+        unfixed = list_unfixed(first_examination.report, first_examination.environment, request.codes)
+        return FixResult(
+            environment=first_examination.environment,
+            attempts=(),
+            unfixed_findings=unfixed,
+            report_before=first_examination.report,
+            report_after=first_examination.report,
+            is_activated=first_examination.is_activated,
+        )
+    with Journal.open(Path(first_examination.environment.prefix), on_wait=progress.begin_stage) as journal:
+        # If another process changed the environment since, the first report is outdated.
+        is_outdated = has_unfinished or journal.recovery_notes or journal.entries != old_entries
+        examination = examine_environment(new_system, compat, request) if is_outdated else first_examination
+        runner = StepRunner(
+            examination.environment,
+            lambda: new_system(None),
+            env,
+            request.preferred_installer,
+            on_line=progress.report_line,
+            inherits_stderr=request.inherits_stderr,
+            pass_fds=(journal.fileno(),),
+        )
+        report_before, attempts = examination.report, list[Attempt]()
+        tried_keys: set[object] = set()
+        fixed_codes: set[str] = set()
+        while len(attempts) < MAX_CANDIDATES:
+            candidate = next(
+                (
+                    possible_candidate
+                    for possible_candidate in list_fix_candidates(
+                        examination.report, examination.environment, request.codes
+                    )
+                    if possible_candidate.key not in tried_keys
+                ),
+                None,
+            )
+            if candidate is None:
+                break
+            tried_keys.add(candidate.key)
+            progress.begin_stage(f"{candidate.finding.code}  {candidate.finding.title}")
+            attempt, examination = _try_candidate(
+                candidate,
+                examination,
+                journal,
+                runner,
+                lambda: examine_environment(new_system, compat, request),
+            )
+            if attempt.status is FixStatus.FIXED:
+                fixed_codes.add(candidate.finding.code)
+            attempts.append(attempt)
+        recovered = journal.recovery_notes
+    observed = None
+    if request.runs_tensorflow and fixed_codes and examination.report.prediction.gpu_registered:
+        activated_system = _apply_activation(new_system, examination)
+        observed = run_tensorflow(
+            activated_system,
+            compat,
+            examination.report.facts,
+            timeout=request.timeout,
+            on_message=progress.begin_stage,
+        )
+    return FixResult(
+        environment=examination.environment,
+        attempts=tuple(attempts),
+        unfixed_findings=list_unfixed(examination.report, examination.environment, request.codes),
+        report_before=report_before,
+        report_after=replace(examination.report, observed=observed)
+        if observed is not None
+        else examination.report,
+        recovery_notes=recovered,
+        observed=observed,
+        is_activated=examination.is_activated,
+    )
+
+
+def _try_candidate(
+    candidate: Candidate,
+    before: EnvironmentExamination,
+    journal: Journal,
+    runner: StepRunner,
+    examine_again: Callable[[], EnvironmentExamination],
+) -> tuple[Attempt, EnvironmentExamination]:
+    """Try one candidate, and return the attempt and the last valid examination.
+
+    The changes are rolled back if the candidate fails, is interrupted, or does not improve the report.
+    """
+    commands = _format_commands(candidate, before.environment, runner)
+    paths = list_changed_paths(candidate.steps, before.environment)
+    with journal.begin_step(
+        title=candidate.remedy.text, codes=(candidate.finding.code,), paths=paths
+    ) as step:
+        try:
+            runner.run(candidate.steps)
+        except Error as error:
+            step.rollback()
+            return Attempt(candidate, FixStatus.FAILED, commands, error.message), before
+        after = examine_again()
+        if not is_improvement(before.report, after.report, candidate.finding):
+            step.rollback()
+            reason = (
+                "It made things worse."
+                if is_prediction_worse(before.report, after.report)
+                else "It did not help."
+            )
+            return Attempt(candidate, FixStatus.ROLLED_BACK, commands, reason), before
+        entry = step.commit()
+    return Attempt(candidate, FixStatus.FIXED, commands, changed_path_count=entry.changes), after
+
+
+def _apply_activation(
+    new_system: Callable[[Mapping[str, str] | None], System], examination: EnvironmentExamination
+) -> System:
+    """Return the machine with the variables of the Jupyter kernel or of the activated environment, if any."""
+    choice = examination.report.facts.choice
+    if choice is not None and choice.kernel is not None:
+        return _apply_kernel_variables(new_system, choice.kernel)
+    system = new_system(None)
+    variables = (
+        read_activated_variables(system, examination.environment.prefix) if examination.is_activated else None
+    )
+    return new_system(variables) if variables is not None else system
+
+
+def find_prefix(new_system: Callable[[Mapping[str, str] | None], System], request: FixRequest) -> str:
+    """Return the prefix (`sys.prefix`) of the requested Python.
+
+    Raise UsageError if the Python cannot be queried.
+    """
+    _, python_facts = _choose_python(new_system(None), request)
+    return python_facts.prefix
+
+
+def undo_fix(prefix: str, *, force: bool, progress: Progress) -> UndoResult:
+    """Undo all changes of fix in an environment.
+
+    Raise JournalError if that is impossible, for example if other programs changed the files later and `force` is false.
+    """
+    if not Path(prefix, STATE_FOLDER).exists():
+        # Opening the journal would create it, which may be impossible.
+        return UndoResult(undone_steps=(), restored_count=0, unrestored_paths=())
+    with Journal.open(Path(prefix), on_wait=progress.begin_stage) as journal:
+        return journal.undo(force=force)

@@ -1,0 +1,1 @@
+"""Commands that the core does not need. Each folder has everything that belongs to its command."""

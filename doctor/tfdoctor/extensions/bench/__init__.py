@@ -1,0 +1,14 @@
+"""Evaluate benchmarks: whether a GPU is worth using, and why several devices are slower than one."""
+
+from __future__ import annotations
+
+from tfdoctor.cli.extensions import Extension
+
+__all__ = ["EXTENSION"]
+
+EXTENSION = Extension(
+    summary="Is the GPU worth it, and why are two slower than one?",
+    command="tfdoctor.extensions.bench.command:bench",
+    example="tfdoctor bench",
+    pages="tfdoctor.extensions.bench.codes:BENCH_PAGES",
+)

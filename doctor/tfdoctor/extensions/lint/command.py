@@ -1,0 +1,356 @@
+"""The `tfdoctor lint` command."""
+
+from __future__ import annotations
+
+import enum
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tfdoctor.cli.options import Json, argument, command, option
+from tfdoctor.core.edits import Edit, EditError, SourceText, apply_edits
+from tfdoctor.core.errors import ExitCode, UsageError
+from tfdoctor.core.facts.variables import READ_VARIABLES, guess_variable
+from tfdoctor.core.text import clean, clean_line
+from tfdoctor.core.toml import loads
+from tfdoctor.extensions.lint.analysis import detect_file_kind, lint_text
+from tfdoctor.extensions.lint.fixes import drop_fixes_of_shared_names, format_diff, list_variables, plan_edits
+from tfdoctor.extensions.lint.models import LintProblem, LintResult, LintTarget, UnreadableFile
+from tfdoctor.extensions.lint.settings import (
+    SKIPPED_FOLDER_PATTERNS,
+    Settings,
+    SettingsError,
+    parse_release,
+    parse_settings,
+)
+from tfdoctor.system.sources import (
+    OUTWARD_LINK,
+    is_inside,
+    iter_uppercase_words,
+    load_source,
+    read_first_line,
+    read_source_text,
+    resolve_path,
+    walk_files,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+
+class LintFormat(str, enum.Enum):
+    """An output format of `lint`."""
+
+    text = "text"
+    json = "json"
+    github = "github"
+    sarif = "sarif"
+    junit = "junit"
+
+
+@dataclass(frozen=True, slots=True)
+class _EditableFile:
+    """A source file with the edits that `--fix` makes in it."""
+
+    source: SourceText
+    edits: list[Edit]
+
+    @property
+    def corrected_text(self) -> str:
+        """The text of the file after the edits, without a byte order mark."""
+        data = apply_edits(self.source.data, self.edits)
+        return data[len(self.source.byte_order_mark) :].decode(self.source.codec)
+
+
+@command
+def lint(
+    paths: Annotated[
+        list[str], argument("Files, or folders with all that is below them.", metavar="PATH...")
+    ],
+    tf: Annotated[
+        str | None, option("The release that the code is for. Default: the environment's.", metavar="VERSION")
+    ] = None,
+    gpus: Annotated[
+        int | None,
+        option("How many GPUs it will see. Default: this machine's.", min=0, max=1024, metavar="N"),
+    ] = None,
+    output_format: Annotated[LintFormat, option("How to print findings.", "--format")] = LintFormat.text,
+    diff: Annotated[bool, option("Show what --fix would change, and change nothing.", "--diff")] = False,
+    fix: Annotated[bool, option("Correct what is certain; shows the changes.", "--fix")] = False,
+    as_json: Json = False,
+) -> int:
+    """Lint the files, print the problems, edit the files if requested, and return the exit status.
+
+    Reads Python 2 and 3, notebooks, shell scripts, Dockerfiles and YAML, and runs none of them. `# noqa: TFD711` and
+    [tool.tfdoctor] in pyproject.toml turn findings off.
+    """
+    from tfdoctor.extensions.lint.render import FORMATTERS
+    from tfdoctor.render.terminal import ERR, OUT
+
+    if as_json and output_format not in (LintFormat.text, LintFormat.json):
+        msg = f"--json and --format {output_format.value} exclude each other."
+        raise UsageError(msg)
+    output_format = LintFormat.json if as_json else output_format
+    release = parse_release(tf) if tf is not None else None
+    if tf is not None and release is None:
+        msg = f"--tf {clean_line(tf)!r} is not a release of TensorFlow."
+        raise UsageError(msg, hint="tfdoctor lint --tf 2.16 .")
+    for path in paths:
+        if not os.path.exists(path):  # noqa: PTH110 (Path("") would be the working folder)
+            msg = f"there is no file or folder {clean_line(path) or repr(path)}."
+            raise UsageError(msg)
+    files = [Path(path) for path in paths]
+    result, editable_files, refusals = _lint_files(files, release, gpus)
+    if diff or fix:
+        (OUT if output_format is LintFormat.text else ERR).write(
+            clean(_format_changes(editable_files), limit=4_000_000)
+        )
+        if fix:
+            refusals |= _edit_files(editable_files)
+            if editable_files:
+                result, _, _ = _lint_files(files, release, gpus)
+            result = replace(
+                result,
+                problems=tuple(
+                    replace(problem, fix=None) if problem.path in refusals else problem
+                    for problem in result.problems
+                ),
+            )
+        for name, reason in refusals.items():
+            ERR.write(f"{clean_line(name)}: left unchanged: {clean_line(reason)}.\n")
+    if not (diff and output_format is LintFormat.text):
+        OUT.write(FORMATTERS[output_format.value](result, **OUT.layout))
+    return ExitCode.FOUND if result.problems else ExitCode.OK
+
+
+def _lint_files(
+    paths: Sequence[Path], release: tuple[int, int] | None, gpu_count: int | None
+) -> tuple[LintResult, dict[str, _EditableFile], dict[str, str]]:
+    """Lint the given files and folders, and return (result, editable files, refusals).
+
+    The editable files are those that `--fix` changes, by path. The refusals are the reasons why `--fix` cannot change
+    other files, by path. `release` and `gpu_count` apply to every file. If they are None, the settings of the file's
+    project apply, or else the detected environment. Raise UsageError if settings are invalid.
+    """
+    detected_release, detected_gpu_count = (
+        _detect_environment() if release is None or gpu_count is None else (None, None)
+    )
+    problems: list[LintProblem] = []
+    unreadable: list[UnreadableFile] = []
+    editable_files: dict[str, _EditableFile] = {}
+    refusals: dict[str, str] = {}
+    correctable_files: dict[str, tuple[SourceText, str, list[LintProblem], bool]] = {}
+    variables: dict[str, set[str] | None] = {}
+
+    def report_folder(error: OSError) -> None:
+        label = str(error.filename)
+        unreadable.append(UnreadableFile(label, error.strerror or str(error)))
+        variables[label] = None
+
+    for path, kind, settings, path_in_project, leaves_folder in _iter_files(paths, report_folder):
+        target = LintTarget(
+            tf_version=next(
+                (item for item in (release, settings.tf_version, detected_release) if item is not None), None
+            ),
+            gpu_count=next(
+                (item for item in (gpu_count, settings.gpu_count, detected_gpu_count) if item is not None),
+                None,
+            ),
+        )
+        label = str(path)
+        variables[label] = set()
+        try:
+            source = load_source(path, is_python=kind == "python")
+        except ValueError as error:
+            unreadable.append(UnreadableFile(label, f"{error}"))
+            variables[label] = _find_known_words(path)
+            continue
+        file_problems, reason = lint_text(source.text, kind, target)
+        if reason is not None:
+            unreadable.append(UnreadableFile(label, reason))
+        file_problems = [
+            replace(item, path=label)
+            for item in file_problems
+            if settings.is_reported(path_in_project, item.kind_name)
+        ]
+        variables[label] = list_variables(source.text, kind, file_problems)
+        if any(item.fix for item in file_problems):
+            correctable_files[label] = source, kind, file_problems, leaves_folder
+        else:
+            problems += file_problems
+    file_ids = {label: _get_file_id(label) for label in variables}
+    for label, (source, kind, file_problems, leaves_folder) in correctable_files.items():
+        other_variables = {
+            name: names for name, names in variables.items() if file_ids[name] != file_ids[label]
+        }
+        fixable_problems = drop_fixes_of_shared_names(file_problems, other_variables)
+        try:
+            if edits := plan_edits(source, fixable_problems, kind):
+                if leaves_folder:
+                    raise EditError(OUTWARD_LINK)  # noqa: TRY301
+                editable_files[label] = _EditableFile(source, edits)
+        except EditError as error:
+            refusals[label] = f"{error}"
+            fixable_problems = [replace(item, fix=None) for item in fixable_problems]
+        problems += fixable_problems
+    index_by_label = {label: index for index, label in enumerate(variables)}
+    problems.sort(key=lambda item: index_by_label[item.path])
+    result = LintResult(
+        file_count=len(variables), problems=tuple(problems), unreadable_files=tuple(unreadable)
+    )
+    return result, editable_files, refusals
+
+
+def _get_file_id(path: str) -> tuple[int, int] | str:
+    """Return the device and inode of a file, which are the same for all of its names, or else its path."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return path
+    return status.st_dev, status.st_ino
+
+
+def _find_known_words(path: Path) -> set[str] | None:
+    """Return the known and misspelt variables in a file that cannot be checked. None if it is unreadable."""
+    try:
+        return {word for word in iter_uppercase_words(path) if word in READ_VARIABLES or guess_variable(word)}
+    except OSError:
+        return None
+
+
+def _iter_files(
+    paths: Sequence[Path], on_error: Callable[[OSError], None]
+) -> Iterator[tuple[Path, str, Settings, str, bool]]:
+    """Yield (path, kind, settings, path in project, leaves folder) once for each file.
+
+    The project is the folder of the nearest pyproject.toml, which contains the settings. A file leaves its folder if it
+    is a symbolic link to a target outside the given folder. `on_error` is called with the error of each folder that
+    cannot be listed. Raise UsageError if settings are invalid.
+    """
+    visited_paths: set[Path] = set()
+    projects: dict[Path, tuple[Settings, Path]] = {}
+    for path in paths:
+        settings, root = _find_project(path if path.is_dir() else path.parent, projects)
+
+        # The defaults bind the values of this turn of the loop.
+        def get_relative_path(file: Path, root: Path = root) -> str:
+            try:
+                return resolve_path(file).relative_to(root).as_posix()
+            except ValueError:
+                return file.name
+
+        def is_excluded(
+            file: Path, settings: Settings = settings, get_path: object = get_relative_path
+        ) -> bool:
+            return bool(settings.excluded_patterns) and settings.is_excluded(get_path(file))  # type: ignore[operator]
+
+        is_named = not path.is_dir()
+        for file in [path] if is_named else walk_files(path, SKIPPED_FOLDER_PATTERNS, is_excluded, on_error):
+            # the first line is read only if the name does not show the kind
+            kind = detect_file_kind(file.name) or detect_file_kind(
+                file.name, read_first_line(file) if "." not in file.name else ""
+            )
+            if kind is None and not is_named:
+                continue
+            absolute_path = file.absolute()
+            if absolute_path in visited_paths:
+                continue
+            visited_paths.add(absolute_path)
+            leaves_folder = not is_named and file.is_symlink() and not is_inside(file, path)
+            yield file, kind or "python", settings, get_relative_path(file), leaves_folder
+
+
+def _find_project(folder: Path, projects: dict[Path, tuple[Settings, Path]]) -> tuple[Settings, Path]:
+    """Return the settings in the nearest pyproject.toml, and the folder that their paths are relative to.
+
+    If there is no such file, or it has no [tool.tfdoctor] table, return the default settings and `folder`. `projects`
+    caches the results. Raise UsageError if the settings are invalid.
+    """
+    start = resolve_path(folder)
+    if start in projects:
+        return projects[start]
+    project = Settings(), start
+    for candidate in (start, *start.parents):
+        file = candidate / "pyproject.toml"
+        if file.is_file():
+            table = _load_table(file)
+            if table is not None:
+                try:
+                    project = parse_settings(table), candidate
+                except SettingsError as error:
+                    msg = f"{clean_line(str(file))}: [tool.tfdoctor]: {error}."
+                    raise UsageError(msg) from error
+            break
+    projects[start] = project
+    return project
+
+
+def _load_table(file: Path) -> dict[str, object] | None:
+    """Return the [tool.tfdoctor] table of a pyproject.toml, or None if there is none.
+
+    Raise UsageError if the file cannot be read.
+    """
+    try:
+        document = loads(read_source_text(file, is_python=False))
+    except ValueError as error:
+        msg = f"{clean_line(str(file))} cannot be read: {clean_line(str(error))}."
+        raise UsageError(msg) from error
+    tool = document.get("tool")
+    table = tool.get("tfdoctor") if isinstance(tool, dict) else None
+    return table if isinstance(table, dict) else None
+
+
+def _detect_environment() -> tuple[tuple[int, int] | None, int | None]:
+    """Return the environment's TensorFlow release and this host's number of GPUs. None means unknown."""
+    import sys
+
+    from tfdoctor.system import LiveSystem
+
+    system = LiveSystem()
+    env = system.env
+    release = None
+    for prefix in (env.get("VIRTUAL_ENV"), env.get("CONDA_PREFIX"), sys.prefix):
+        folder = Path(prefix or "/nonexistent") / "lib"  # without a prefix, nothing is found
+        site_folders = [*folder.glob("python3*/site-packages"), folder.parent / "Lib" / "site-packages"]
+        names = [
+            dist_info.name
+            for site_folder in site_folders
+            if site_folder.is_dir()
+            for dist_info in site_folder.glob("t*.dist-info")
+        ]
+        for name in names:
+            package, _, version = name.removesuffix(".dist-info").partition("-")
+            if package in ("tensorflow", "tensorflow_gpu", "tensorflow_cpu", "tf_nightly"):
+                release = release or parse_release(version)
+        if release is not None:
+            break
+    try:
+        gpu_count = len(system.listdir("/proc/driver/nvidia/gpus"))
+    except (OSError, ValueError):
+        gpu_count = 0
+    return release, gpu_count or None
+
+
+def _format_changes(editable_files: dict[str, _EditableFile]) -> str:
+    """Return a diff of the edits that `--fix` makes."""
+    return "".join(
+        format_diff(path, file.source.text, file.corrected_text) for path, file in editable_files.items()
+    )
+
+
+def _edit_files(editable_files: dict[str, _EditableFile]) -> dict[str, str]:
+    """Edit each file once, even if it has several names. Return the reasons for unchanged files by path."""
+    from tfdoctor.system.editing import edit_file
+
+    refusals: dict[str, str] = {}
+    edited_ids: set[object] = set()
+    file_ids = {path: _get_file_id(path) for path in editable_files}  # before an edit can replace a file
+    for path, file in editable_files.items():
+        try:
+            if file_ids[path] not in edited_ids:
+                edit_file(Path(path), file.source.data, file.edits)
+                edited_ids.add(file_ids[path])
+        except (EditError, OSError) as error:
+            refusals[path] = f"{error}"
+    return refusals

@@ -1,0 +1,157 @@
+"""A variable, or how the container is started, keeps the GPU or a part of the driver away from TensorFlow.
+
+What it means
+-------------
+NVIDIA_VISIBLE_DEVICES=none or void gives a container no GPU (`docker run --gpus` overrides it).
+NVIDIA_DRIVER_CAPABILITIES selects the parts of the driver that a container gets. Without `compute` there is no
+libcuda. Without `utility` there is no NVML, and TensorFlow 2.21 and newer registers no GPU without NVML.
+CUDA_VISIBLE_DEVICES, if empty or -1, hides every GPU from CUDA. A service of a compose file and a dev container get no
+GPU unless the file asks for one.
+
+How it is seen
+--------------
+tfdoctor reads the ENV instructions of the last stage and of the stages that it builds on. In a compose file it reads
+`environment`, `deploy.resources.reservations.devices`, `gpus`, `runtime` and `devices` of the service. In
+devcontainer.json it reads `containerEnv`, `runArgs` and `hostRequirements`.
+
+What to do
+----------
+Set NVIDIA_VISIBLE_DEVICES=all and NVIDIA_DRIVER_CAPABILITIES=compute,utility, and leave CUDA_VISIBLE_DEVICES to
+`docker run -e`. Request the GPU in the file or command that starts the container.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.core.findings import Cause, Remedy, Severity
+from tfdoctor.images.checks.base import DockerfileRule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.core.findings import Finding
+    from tfdoctor.images.checks.base import CheckContext
+    from tfdoctor.images.read.compose import ContainerStart
+    from tfdoctor.images.read.models import Setting
+
+
+def check(context: CheckContext) -> Sequence[Finding]:
+    """Return findings about variables of the image and about the file that starts the container."""
+    environment = context.image.environment
+    findings: list[Finding] = []
+    visible_devices = environment.get("CUDA_VISIBLE_DEVICES")
+    # Schedulers set NoDevFiles for a job without a GPU.
+    if (
+        visible_devices is not None
+        and visible_devices.value is not None
+        and visible_devices.value.strip() in ("", "-1", "NoDevFiles")
+    ):
+        findings.append(
+            _make_finding(
+                context,
+                visible_devices,
+                Cause.HIDDEN_BY_ENV,
+                Severity.ERROR,
+                "It hides every GPU from CUDA, in every container of this image.",
+                "Remove the line.",
+            )
+        )
+    container_devices = environment.get("NVIDIA_VISIBLE_DEVICES")
+    if (
+        container_devices is not None
+        and container_devices.value is not None
+        and container_devices.value.strip() in ("none", "void", "")
+    ):
+        findings.append(
+            _make_finding(
+                context,
+                container_devices,
+                Cause.CONTAINER_NO_GPU,
+                Severity.WARNING,
+                "A container of this image gets no GPU, unless `docker run --gpus` or -e says otherwise.",
+                "ENV NVIDIA_VISIBLE_DEVICES=all",
+            )
+        )
+    capabilities = environment.get("NVIDIA_DRIVER_CAPABILITIES")
+    if capabilities is not None and capabilities.value:
+        findings += _find_missing_capabilities(context, capabilities)
+    if context.container_start is not None and context.tensorflow.state != "none":
+        findings += _find_start_problems(context, context.container_start)
+    return findings
+
+
+def _find_start_problems(context: CheckContext, start: ContainerStart) -> list[Finding]:
+    """Return findings about the file that starts the container."""
+    container_name = f"The service {start.name}" if start.name else "The dev container"
+    findings = []
+    if start.has_gpu is False:
+        findings.append(
+            RULE.make_finding(
+                Cause.CONTAINER_NO_GPU,
+                Severity.ERROR,
+                f"{container_name} is started without a GPU: nothing in {start.file} asks for one.",
+                title=f"{container_name} is given no GPU",
+                evidence=[context.make_evidence(start.line, start.name or "devcontainer.json", start.file)],
+                remedies=[Remedy(start.gpu_setting)],
+            )
+        )
+    visible_devices = start.environment.get("CUDA_VISIBLE_DEVICES")
+    if visible_devices is not None and visible_devices.strip() in ("", "-1", "NoDevFiles"):
+        findings.append(
+            RULE.make_finding(
+                Cause.HIDDEN_BY_ENV,
+                Severity.ERROR,
+                "It hides every GPU from CUDA.",
+                title=f"CUDA_VISIBLE_DEVICES={visible_devices or '(empty)'} keeps the GPU away",
+                evidence=[
+                    context.make_evidence(start.line, f"CUDA_VISIBLE_DEVICES={visible_devices}", start.file)
+                ],
+                remedies=[Remedy("Remove the line.")],
+            )
+        )
+    return findings
+
+
+def _find_missing_capabilities(context: CheckContext, setting: Setting) -> list[Finding]:
+    """Return at most one finding: NVIDIA_DRIVER_CAPABILITIES omits a part of the driver that is needed."""
+    capabilities = {name.strip() for name in (setting.value or "").split(",")}
+    release = context.tensorflow.release
+    remedy = "ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+    if "all" in capabilities:
+        return []
+    if "compute" not in capabilities:
+        reason = "Without `compute` the container gets no libcuda.so.1, so no GPU is registered."
+        return [_make_finding(context, setting, Cause.CONTAINER_NO_GPU, Severity.ERROR, reason, remedy)]
+    required = context.compat.list_driver_libraries(release.version) if release is not None else ()
+    if "utility" not in capabilities and "libnvidia-ml.so.1" in required:
+        first_silent_version = context.compat.get_trait("silent-without-nvml").since
+        reason = (
+            f"Without `utility` the container gets no libnvidia-ml.so.1 (NVML), and TensorFlow from {first_silent_version} on "
+            "registers no GPU without it, and says nothing."
+        )
+        return [_make_finding(context, setting, Cause.NVML_MISSING, Severity.ERROR, reason, remedy)]
+    return []
+
+
+def _make_finding(
+    context: CheckContext, setting: Setting, cause: Cause, severity: Severity, reason: str, remedy: str
+) -> Finding:
+    """Return a finding about an environment variable of the image."""
+    return RULE.make_finding(
+        cause,
+        severity,
+        reason,
+        title=f"{setting.name}={setting.text or '(empty)'} keeps the GPU away",
+        evidence=[context.make_evidence(setting.line, f"ENV {setting.name}={setting.text}")],
+        remedies=[Remedy(remedy)],
+    )
+
+
+RULE = DockerfileRule(
+    code="TFD515",
+    name="gpu-not-given",
+    title="A variable of the image keeps the GPU away",
+    causes=(Cause.CONTAINER_NO_GPU, Cause.HIDDEN_BY_ENV, Cause.NVML_MISSING),
+    check=check,
+)

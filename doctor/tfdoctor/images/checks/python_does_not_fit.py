@@ -1,0 +1,84 @@
+"""There is no wheel of this TensorFlow for the image's Python.
+
+What it means
+-------------
+TensorFlow has no source package. Each release has wheels for a few Python versions, and for all others pip reports `No
+matching distribution found`. The base image determines the version: python:3.12 has 3.12, Ubuntu 22.04 has 3.10. There
+are no wheels for Alpine.
+
+How it is seen
+--------------
+The Python version of `pip` on that line, as far as the Dockerfile shows, is compared with the wheels of the release.
+
+What to do
+----------
+Use a Python version that the release has a wheel for, or a release that has a wheel for this Python.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.core.findings import Cause, Remedy, Severity
+from tfdoctor.images.checks.base import DockerfileRule
+from tfdoctor.planning import Method, Request, recommend
+from tfdoctor.prediction.fit import Host
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.core.findings import Finding
+    from tfdoctor.images.checks.base import CheckContext
+
+
+def check(context: CheckContext) -> Sequence[Finding]:
+    """Return a finding if the image is Alpine, or if the release has no wheel for its Python."""
+    tensorflow, release = context.tensorflow, context.tensorflow.release
+    if context.image.base.has_musl and tensorflow.installed is not None:
+        return [
+            RULE.make_finding(
+                Cause.NO_MATCHING_WHEEL,
+                Severity.ERROR,
+                "Alpine has musl, TensorFlow's wheels need glibc: pip finds none.",
+                title="There is no TensorFlow for Alpine",
+                evidence=[context.base_evidence, context.tensorflow_evidence],
+                remedies=[
+                    Remedy("Build on a slim image of Debian, such as python:3.11-slim-bookworm."),
+                    context.make_build_remedy(),
+                ],
+            )
+        ]
+    if tensorflow.state != "no-wheel" or release is None or tensorflow.python is None:
+        return ()
+    supported = ", ".join(release.linux_pythons)
+    remedies = [Remedy(f"Take one of the Pythons that it has wheels for: {supported}.")]
+    best_options = recommend(
+        context.compat, Request(python=tensorflow.python, method=Method.CONTAINER), Host()
+    ).options
+    if best_options:
+        remedies.append(
+            Remedy(
+                f"The best release for Python {tensorflow.python} is {best_options[0].tensorflow}.",
+                (f"tfdoctor build --tf {best_options[0].tensorflow} --python {tensorflow.python}",),
+            )
+        )
+    return [
+        RULE.make_finding(
+            Cause.NO_MATCHING_WHEEL,
+            Severity.ERROR,
+            f"{tensorflow.name} has wheels for Python {supported}; pip installs for {tensorflow.python} "
+            "and finds none.",
+            title=f"{tensorflow.name} has no wheel for Python {tensorflow.python}",
+            evidence=[context.tensorflow_evidence, context.base_evidence],
+            remedies=[*remedies, context.make_build_remedy()],
+        )
+    ]
+
+
+RULE = DockerfileRule(
+    code="TFD507",
+    name="python-does-not-fit",
+    title="This TensorFlow has no wheel for the image's Python",
+    causes=(Cause.NO_MATCHING_WHEEL,),
+    check=check,
+)

@@ -1,0 +1,95 @@
+"""Make the files of a build folder: a Dockerfile, the files that it copies, an SBOM and a README."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+from tfdoctor import __version__
+from tfdoctor.core.text import clean_line
+from tfdoctor.images.emit import Form, emit, format_run_command
+from tfdoctor.remedies.target import TargetImage
+
+if TYPE_CHECKING:
+    from tfdoctor.images.emit import EmittedImage
+
+__all__ = ["FILE_DESCRIPTIONS", "make_folder_files"]
+
+SBOM_FILE = "sbom.cdx.json"
+FILE_DESCRIPTIONS = {
+    "Dockerfile": "the steps",
+    "tools.txt": "pip and what it builds with, pinned and hashed",
+    "cuda.txt": "NVIDIA's wheels, pinned and hashed",
+    "release.txt": "TensorFlow, pinned and hashed",
+    "tensorflow.txt": "TensorFlow and what it requires, pinned and hashed",
+    "constraints.txt": "what your requirements may not change",
+    "requirements.txt": "your requirements",
+    "strip.py": "takes symbol tables for debuggers off libraries",
+    "settle.sh": "ends each step: one time for all files, and whose they are",
+    "ca.crt": "your network's certificate authority",
+    ".dockerignore": "sends nothing else to the engine",
+    SBOM_FILE: "what the locks put into the image (CycloneDX)",
+}
+"""The descriptions of files for the README, by file name."""
+
+
+def make_folder_files(image: EmittedImage) -> dict[str, bytes]:
+    """Return the content of each file, by file name. The same plan always gives the same bytes."""
+    context_files = {"Dockerfile": image.context.dockerfile.encode(), **image.context.files}
+    ignore_patterns = "*\n" + "".join(f"!{name}\n" for name in sorted(image.context.files))
+    files = {
+        **context_files,
+        ".dockerignore": ignore_patterns.encode(),
+        SBOM_FILE: emit(Form.sbom, image).encode(),
+    }
+    return {**files, "README.md": _format_readme(image, tuple(files)).encode()}
+
+
+def _make_reproducible_options(image: EmittedImage) -> tuple[str, str]:
+    """Return the BuildKit options for an image that is identical in every build."""
+    return (
+        f"--build-arg SOURCE_DATE_EPOCH={image.context.epoch}",
+        f"--output type=docker,name={image.tag},rewrite-timestamp=true",
+    )
+
+
+def _format_readme(image: EmittedImage, names: tuple[str, ...]) -> str:
+    """Return the README, which says how to build, run, verify and reproduce the image."""
+    option, tag = image.option, image.tag
+    table_rows = "".join(f"| `{name}` | {FILE_DESCRIPTIONS[name]} |\n" for name in sorted(names))
+    release_date = dt.datetime.fromtimestamp(image.context.epoch, dt.timezone.utc).date()
+    run_as_user = format_run_command(TargetImage(tag), user='"$(id -u):$(id -g)"')
+    unpinned_note = (
+        "What `requirements.txt` does not pin is taken as new as the package index has it on the day.\n"
+        if image.unpinned_requirements
+        else ""
+    )
+    return (
+        f"# TensorFlow {option.tensorflow} for NVIDIA GPUs\n\n"
+        f"Python {option.python}, CUDA {option.cuda}. Made by tfdoctor {__version__}:\n\n"
+        f"```sh\n{clean_line(image.command, limit=4000)}\n```\n\n"
+        "## Build it\n\n"
+        f"```sh\n{image.format_build_command('docker build', '.')}\n```\n\n"
+        "## Run it\n\n"
+        f"```sh\n{format_run_command(TargetImage(tag))}\n```\n\n"
+        "`/workspace` is this folder; the volume keeps what CUDA compiles for your card. The user in the container is "
+        f"{image.uid}: where the\nfolder is another user's,\n\n"
+        f"```sh\n{run_as_user}\n```\n\n"
+        f'Only {image.uid} may `pip install` more packages; `tfdoctor build --uid "$(id -u)"` makes that you.\n'
+        "With Podman, `--device nvidia.com/gpu=all` stands for `--gpus all`.\n\n"
+        "## Does TensorFlow in it see the GPUs?\n\n"
+        f"```sh\ntfdoctor verify {tag}\n```\n\n"
+        "## Reproduce the image\n\n"
+        f"Every file gets the day of the release ({release_date}), so that two builds give the same files. The layers\n"
+        "also carry when folders were made, and the image when it was built; with these commands, "
+        "everything is identical:\n\n"
+        "```sh\n"
+        f"{image.format_build_command('podman build', '.', f'--timestamp {image.context.epoch}')}\n"
+        f"{image.format_build_command('docker buildx build', '.', *_make_reproducible_options(image))}  "
+        " # BuildKit 0.13 or newer\n"
+        "```\n\n"
+        f"{unpinned_note}"
+        "A base named by its tag may change: `tfdoctor build --pin` names it by its digest.\n\n"
+        "## Files\n\n"
+        f"| file | what it is |\n|---|---|\n{table_rows}"
+    )

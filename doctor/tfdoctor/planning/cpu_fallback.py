@@ -1,0 +1,80 @@
+"""Make remedies that install TensorFlow for the CPU, for machines that no release has GPU code for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.core import versions
+from tfdoctor.core.findings import Remedy
+from tfdoctor.remedies import Target, list_companion_pins, make_venv_commands
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.compat import Compat, Release
+    from tfdoctor.planning.models import Request
+    from tfdoctor.prediction.fit import Host
+
+__all__ = ["make_machine_remedy", "make_release_remedy"]
+
+
+def make_release_remedy(target: Target, release: Release, python: str | None) -> Remedy:
+    """Return the remedy that installs this release in a virtual environment, without CUDA."""
+    chosen_python = python or release.linux_pythons[-1]
+    requirements = (
+        f"{release.package}=={release.version}",
+        *list_companion_pins(target.compat, release),
+    )
+    # Without the last command, `tfdoctor check`, which looks for a GPU.
+    commands = make_venv_commands(target, requirements, f"python{chosen_python}")[:-1]
+    return Remedy(f"Without a GPU, with Python {chosen_python}.", commands)
+
+
+def make_machine_remedy(compat: Compat, request: Request, host: Host) -> Remedy | None:
+    """Return the remedy that installs the requested TensorFlow, or the newest one, for the machine's CPU.
+
+    Return None if no release fits. Also return None if the machine may have a GPU, unless its processor is ARM.
+    """
+    if not (host.has_no_gpu or is_arm64(host)):
+        return None
+    target, python = Target(compat, host), request.python or host.python
+    releases = [
+        candidate
+        for candidate in _select_releases(compat, request.tensorflow)
+        if candidate.package == "tensorflow"
+    ]
+    if is_arm64(host):
+        # Older versions have no wheel for ARM in the package index.
+        first_version = compat.arm64.index.since
+        if request.tensorflow is None:
+            requirement = "tensorflow"
+        elif releases and versions.is_at_least(releases[0].version, first_version):
+            requirement = f"tensorflow=={releases[0].version}"
+        else:
+            return None
+        commands = make_venv_commands(target, (requirement,), f"python{python or 3}")[:-1]  # without check
+        return Remedy("On the CPU only: the package index has wheels for it, without GPU code.", commands)
+    release = next((candidate for candidate in releases if python in candidate.linux_pythons), None)
+    if release is None and request.python is None and releases:
+        release, python = releases[0], releases[0].linux_pythons[-1]
+    if release is None:
+        return None
+    release_remedy = make_release_remedy(target, release, python)
+    return Remedy(f"Without a GPU: TensorFlow {release.version} on Python {python}.", release_remedy.commands)
+
+
+def _select_releases(compat: Compat, spec: str | None) -> Sequence[Release]:
+    """Return the releases that match `spec`, newest first, including those without GPU code.
+
+    If `spec` is None, return all releases except prereleases and yanked ones.
+    """
+    if spec is not None:
+        return compat.select(spec)
+    return [
+        release for release in reversed(compat.releases) if not release.is_prerelease and not release.yanked
+    ]
+
+
+def is_arm64(host: Host) -> bool:
+    """Return whether the host is a Linux machine with a 64-bit ARM processor."""
+    return host.system == "Linux" and host.machine.lower() in ("aarch64", "arm64")

@@ -1,0 +1,486 @@
+"""Plan a rehearsal of TensorFlow's import, for environments in which it is not known to work.
+
+The import is known to work if three conditions are met:
+
+* all packages have the versions of one tested environment (compat/imports, compat/locks);
+* their files match their RECORD;
+* no other module with the same name is found first.
+
+Otherwise a child process imports everything that TensorFlow needs, because packages have dependencies that their
+metadata does not state.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from tfdoctor.compat.locks import choose_locked_package
+from tfdoctor.core import versions
+from tfdoctor.core.facts import MODULE_DISTRIBUTIONS, TENSORFLOW_DISTRIBUTIONS
+from tfdoctor.core.facts.imports import RehearsalReason
+from tfdoctor.core.records import dataclass
+from tfdoctor.prediction.requirements import (
+    format_requirement,
+    is_requirement_met,
+    normalize_name,
+    parse_requirement_line,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tfdoctor.compat import Compat
+    from tfdoctor.compat.imported import ImportNeeds
+    from tfdoctor.core.facts import Distribution, PythonFacts, TensorFlowFacts
+
+__all__ = [
+    "DAMAGE_DIFFERENCES",
+    "LEGACY_KERAS_VARIABLE",
+    "MODULE_BY_VARIABLE",
+    "SUSPICIOUS_DIFFERENCES",
+    "RehearsalPlan",
+    "UnmetRequirement",
+    "find_module_distribution",
+    "find_tested_version",
+    "get_import_table",
+    "list_removed_distutils",
+    "list_unmet_requirements",
+    "parse_required_name",
+    "plan_rehearsal",
+    "uses_legacy_keras",
+]
+
+GENERATED_SOURCE = "core/framework/versions_pb2.py"
+"""A generated protobuf source that needs only protobuf. Every TensorFlow release since 1.0 has it."""
+KERAS_GENERATED_SOURCE = "keras/protobuf/versions_pb2.py"
+"""The same source in a separate Keras 2, which TensorFlow's import loads. Keras 3 has none."""
+BREAKING_DIFFERENCES = frozenset({"missing", "empty", "syntax", "unreadable"})
+"""Differences from RECORD with which a source file cannot be imported."""
+DAMAGE_DIFFERENCES = BREAKING_DIFFERENCES | {"cut", "altered"}
+"""Differences from RECORD that cannot be deliberate edits."""
+SUSPICIOUS_DIFFERENCES = DAMAGE_DIFFERENCES | {"changed"}
+"""Differences from RECORD for which a package is rehearsed. A changed file may be a deliberate edit that works."""
+COMPILED_MODULES = ("zlib", "binascii", "ssl", "ctypes", "bz2", "lzma", "hashlib", "uuid")
+"""Standard library modules that load system libraries."""
+LEGACY_KERAS_VARIABLE = "TF_USE_LEGACY_KERAS"
+"""The environment variable that selects tf_keras."""
+MODULE_BY_VARIABLE = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "protobuf", "PYTHONWARNINGS": "warnings"}
+"""The module or package that each of these environment variables affects."""
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsalPlan:
+    """The modules that a child process has to import, and the reasons."""
+
+    modules: tuple[tuple[str, tuple[str, ...]], ...]
+    """Modules in TensorFlow's order, each with the attributes that TensorFlow uses."""
+    generated_sources: tuple[str, ...]
+    """Paths of the generated protobuf sources to execute."""
+    reasons: tuple[RehearsalReason, ...]
+    """The differences from an environment in which the import works."""
+    keras_modules: tuple[str, ...] = ()
+    """Keras modules that TensorFlow loads. They are imported with a stand-in for TensorFlow."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnmetRequirement:
+    """A requirement that is not met."""
+
+    required_by: str
+    """The distribution that has the requirement, such as "tensorflow"."""
+    requirement: str
+    """The requirement as text, such as "ml-dtypes<1.0.0,>=0.5.1"."""
+    package: str
+    installed_version: str | None
+    """The installed version; None if the package is not installed."""
+
+
+def get_import_table(tensorflow: TensorFlowFacts, compat: Compat) -> ImportNeeds | None:
+    """Return the table of modules that this TensorFlow imports; None if its release has no table."""
+    return compat.find_import_needs(tensorflow.version)
+
+
+def plan_rehearsal(
+    python: PythonFacts, tensorflow: TensorFlowFacts, variables: Mapping[str, str], compat: Compat
+) -> RehearsalPlan | None:
+    """Return the plan of a rehearsal; None if the import is known to work or the release is unknown."""
+    table = get_import_table(tensorflow, compat)
+    if table is None or not python.distributions:
+        return None
+    extra_packages = {"tf-keras"} if uses_legacy_keras(variables, tensorflow.version, compat) else set[str]()
+    oddities = (
+        *_iter_oddities(python, tensorflow, table, compat, extra_packages),
+        *_iter_variable_oddities(variables),
+    )
+    if not oddities:
+        return None
+    deviating_names = {oddity.module for oddity in oddities}
+    modules = _map_needed_modules(python, table)
+    shadowed_names = sorted(deviating_names & table.shadowable_modules)
+    if shadowed_names:
+        # Any module may need a name that the shadowing module lacks.
+        modules = {
+            **table.attributes_by_standard_module,
+            **modules,
+            **{
+                module_name: ()
+                for module_name in shadowed_names
+                if module_name not in table.attributes_by_standard_module
+            },
+        }
+    modules |= {
+        name: chains
+        for name, chains in table.attributes_by_standard_module.items()
+        if name.partition(".")[0] in deviating_names
+    }
+    has_replaced_library = not deviating_names.isdisjoint(python.carried)
+    affected_packages = (
+        {distribution.name for distribution in python.distributions}
+        if shadowed_names or has_replaced_library
+        else _list_dependents(python, deviating_names)
+    )
+    for name in (
+        *table.optional_modules,
+        *(module for family_modules in table.keras_modules_by_package.values() for module in family_modules),
+    ):
+        if (
+            find_module_distribution(name) in affected_packages
+            and python.find_distribution(find_module_distribution(name)) is not None
+        ):
+            modules.setdefault(name, ())
+    keras = _list_keras_modules(python, tensorflow, table, variables, compat)
+    return RehearsalPlan(
+        modules=tuple(modules.items()),
+        generated_sources=tuple(_iter_generated_sources(python, tensorflow, table)),
+        reasons=oddities,
+        keras_modules=keras,
+    )
+
+
+def uses_legacy_keras(variables: Mapping[str, str], version: str | None, compat: Compat) -> bool:
+    """Return whether the variables configure this release to use tf_keras."""
+    is_enabled = variables.get(LEGACY_KERAS_VARIABLE, "").lower() in ("1", "true")
+    return is_enabled and version is not None and compat.has_trait(version, "legacy-keras-variable")
+
+
+def _list_keras_modules(
+    python: PythonFacts,
+    tensorflow: TensorFlowFacts,
+    table: ImportNeeds,
+    variables: Mapping[str, str],
+    compat: Compat,
+) -> tuple[str, ...]:
+    """Return the Keras modules that TensorFlow loads, in order; () if their import is expected to work.
+
+    A rehearsal of Keras is slow, and packages that are newer than the tested ones are common. Keras is therefore
+    rehearsed only if one of its packages is damaged, is shadowed, does not meet a requirement, or is older than all
+    tested versions.
+    """
+    version = tensorflow.version or ""
+    if "keras" not in table.keras_modules_by_package or not versions.is_version(version):
+        return ()
+    is_legacy = uses_legacy_keras(variables, version, compat)
+    installed = _map_installed_distributions(python)
+    keras_package = "tf-keras" if is_legacy else "keras"
+    family_packages = {find_module_distribution(module) for module in table.keras_modules_by_package["keras"]}
+    keras_packages = _list_with_requirements(installed, {keras_package, *family_packages}) - {
+        find_module_distribution(name) for name in table.attributes_by_module
+    }
+    tested_sets = _list_tested_sets(python, tensorflow, table, compat)
+    suspects = {unmet.package for unmet in list_unmet_requirements(python)}
+    suspects |= {find_module_distribution(shadow.name) for shadow in python.shadows}
+    if keras_package not in installed or not any(
+        name in suspects
+        or any(difference.what in DAMAGE_DIFFERENCES for difference in installed[name].differs)
+        or _is_older_than_all(
+            installed[name].version, [tested_set[name] for tested_set in tested_sets if name in tested_set]
+        )
+        for name in keras_packages
+    ):
+        return ()
+    if not compat.has_trait(version, "keras-optimizers"):
+        return ("keras.api._v2.keras",)
+    if is_legacy:
+        return ("tf_keras.src.optimizers", "tf_keras.api._v2.keras")
+    optimizers = ("keras.optimizers",) if compat.has_trait(version, "keras-optimizers-twice") else ()
+    full_keras = "keras._tf_keras.keras" if compat.has_trait(version, "keras-3") else "keras.api._v2.keras"
+    return (*optimizers, "keras.src.optimizers", full_keras)
+
+
+def _is_older_than_all(version: str, tested_versions: Sequence[str]) -> bool:
+    """Return whether a version is older than all tested versions.
+
+    An invalid version counts as older. If there are no tested versions, the result is False.
+    """
+    if not versions.is_version(version):
+        return True
+    return bool(tested_versions) and not any(
+        versions.is_at_least(version, tested_version) for tested_version in tested_versions
+    )
+
+
+def _iter_generated_sources(
+    python: PythonFacts, tensorflow: TensorFlowFacts, table: ImportNeeds
+) -> Iterator[str]:
+    """Yield the paths of generated sources that need only protobuf. One source per package is enough."""
+    yield f"{tensorflow.core_dir}/{GENERATED_SOURCE}"
+    keras = python.find_distribution("keras")
+    if "keras" in table.keras_modules_by_package and keras is not None:
+        yield f"{keras.location}/{KERAS_GENERATED_SOURCE}"
+
+
+def _map_needed_modules(python: PythonFacts, table: ImportNeeds) -> dict[str, tuple[str, ...]]:
+    """Return the modules of other packages that the import needs, each with the attributes that it uses."""
+    needed: dict[str, tuple[str, ...]] = {}
+    if python.carried:  # replaced system libraries can affect any module
+        needed = dict.fromkeys(
+            (module for module in COMPILED_MODULES if module in table.shadowable_modules), ()
+        )
+    needed |= {
+        name: table.attributes_by_standard_module[name] for name in list_removed_distutils(python, table)
+    }
+    return needed | {
+        name: chains if table.is_measured else () for name, chains in table.attributes_by_module.items()
+    }
+
+
+def list_removed_distutils(python: PythonFacts, table: ImportNeeds) -> tuple[str, ...]:
+    """Return the distutils modules that the import needs, if this Python (3.12 or newer) has no distutils.
+
+    In that case, setuptools provides them.
+    """
+    if not versions.is_at_least(python.version, "3.12"):
+        return ()
+    return tuple(
+        name for name in table.attributes_by_standard_module if name.partition(".")[0] == "distutils"
+    )
+
+
+def find_module_distribution(module: str) -> str:
+    """Return the distribution that contains a module, such as "protobuf" for "google.protobuf.message"."""
+    for name, distribution in MODULE_DISTRIBUTIONS.items():
+        if module == name or module.startswith(f"{name}."):
+            return distribution
+    return normalize_name(module.partition(".")[0])
+
+
+def _iter_oddities(
+    python: PythonFacts,
+    tensorflow: TensorFlowFacts,
+    table: ImportNeeds,
+    compat: Compat,
+    extra_packages: set[str],
+) -> Iterator[RehearsalReason]:
+    """Yield the differences from an environment in which the import works, possibly with duplicates.
+
+    `extra_packages` are packages that the import needs although they are not in the table.
+    """
+    installed = _map_installed_distributions(python)
+    needed = {
+        find_module_distribution(name)
+        for name in (*table.attributes_by_module, *list_removed_distutils(python, table))
+    }
+    optional = {
+        find_module_distribution(name)
+        for name in (
+            *table.optional_modules,
+            *(member for members in table.keras_modules_by_package.values() for member in members),
+        )
+    }
+    family = {normalize_name(name) for name in (*table.keras_modules_by_package, *table.required_packages)}
+    relevant = _list_with_requirements(
+        installed, {*needed, *family, *extra_packages, *(optional & installed.keys())}
+    )
+    tested_versions = _find_nearest_set(python, tensorflow, table, relevant, compat)
+    for name in sorted(relevant | needed):
+        distribution = installed.get(name)
+        if distribution is None:
+            if name in needed:
+                yield RehearsalReason(name, f"{name} is not registered here")
+            continue
+        if tested_versions.get(name) != distribution.version:
+            yield RehearsalReason(
+                name, f"{name} {distribution.version} is not a version whose import was tested"
+            )
+        elif any(difference.what in SUSPICIOUS_DIFFERENCES for difference in distribution.differs):
+            yield RehearsalReason(
+                name, f"files of {name} {distribution.version} are not as it was installed with"
+            )
+    for unmet in list_unmet_requirements(python):
+        if unmet.package in {*relevant, *needed} or unmet.required_by in relevant:
+            yield RehearsalReason(
+                unmet.package,
+                f"{unmet.required_by} asks for {unmet.requirement}, and {unmet.installed_version or 'nothing'} is there",
+            )
+    for path in python.carried:
+        yield RehearsalReason(path, f"{path} is found before the system's own library of that name")
+    top_modules = {name.partition(".")[0] for name in (*table.attributes_by_module, *table.optional_modules)}
+    top_modules |= {
+        member.partition(".")[0] for modules in table.keras_modules_by_package.values() for member in modules
+    } | table.shadowable_modules
+    top_modules |= {name.partition(".")[0] for name in table.attributes_by_standard_module}
+    for shadow in python.shadows:
+        if shadow.name in top_modules:
+            module = (
+                shadow.name
+                if shadow.name in table.shadowable_modules
+                else find_module_distribution(shadow.name)
+            )
+            # The shadow is named after the top-level module, but the distribution is protobuf's.
+            module = "protobuf" if shadow.name == "google" else module
+            yield RehearsalReason(
+                module, f"{shadow.taken} is found before the {shadow.name} in {shadow.hidden}"
+            )
+
+
+def _iter_variable_oddities(variables: Mapping[str, str]) -> Iterator[RehearsalReason]:
+    """Yield the environment variables that change how Python or a package behaves during the import."""
+    for name, module in MODULE_BY_VARIABLE.items():
+        if variables.get(name):
+            yield RehearsalReason(module, f"{name} is set to {variables[name]!r}")
+
+
+def _map_installed_distributions(python: PythonFacts) -> dict[str, Distribution]:
+    """Return the installed distributions by normalised name. The first of several on the path counts."""
+    return {distribution.name: distribution for distribution in reversed(python.distributions)}
+
+
+def _list_with_requirements(installed: Mapping[str, Distribution], start_names: set[str]) -> set[str]:
+    """Return the installed distributions in `start_names` and all that they require, without TensorFlow."""
+    required_names: set[str] = set()
+    pending = list(start_names)
+    while pending:
+        name = pending.pop()
+        distribution = installed.get(name)
+        if name in required_names or distribution is None or name in TENSORFLOW_DISTRIBUTIONS:
+            continue
+        required_names.add(name)
+        pending += [
+            required for line in distribution.requires if (required := parse_required_name(line)) is not None
+        ]
+    return required_names
+
+
+@lru_cache(maxsize=4096)
+def parse_required_name(line: str, *, allows_extras: bool = False) -> str | None:
+    """Return the package that a requirement line names; None if the line is invalid.
+
+    A requirement of an extra counts as invalid unless `allows_extras` is true.
+    """
+    if not allows_extras and "extra" in line.partition(";")[2]:
+        return None
+    match = re.match(r"[A-Za-z0-9._-]{1,100}", line.strip())
+    return normalize_name(match[0]) if match is not None else None
+
+
+def _list_dependents(python: PythonFacts, deviating_names: set[str]) -> set[str]:
+    """Return `deviating_names` and all distributions that require one of these, directly or indirectly."""
+    dependents = set(deviating_names)
+    while True:
+        additional = {
+            distribution.name
+            for distribution in python.distributions
+            if distribution.name not in dependents
+            and any(parse_required_name(line) in dependents for line in distribution.requires)
+        }
+        if not additional:
+            return dependents
+        dependents |= additional
+
+
+def _list_tested_sets(
+    python: PythonFacts, tensorflow: TensorFlowFacts, table: ImportNeeds, compat: Compat
+) -> list[Mapping[str, str]]:
+    """Return the package versions of each environment in which the import of this release worked."""
+    tested_sets = list(table.working_sets) if table.is_measured else []
+    version = tensorflow.version or ""
+    lock = compat.locks.get_lock(choose_locked_package(version), version, python.version)
+    return [*tested_sets, lock.versions] if lock is not None else tested_sets
+
+
+def _find_nearest_set(
+    python: PythonFacts, tensorflow: TensorFlowFacts, table: ImportNeeds, relevant: set[str], compat: Compat
+) -> Mapping[str, str]:
+    """Return the package versions of the tested environment that is most similar to this one."""
+    installed = _map_installed_distributions(python)
+    return max(
+        _list_tested_sets(python, tensorflow, table, compat),
+        key=lambda tested_set: sum(
+            tested_set.get(name) == installed[name].version for name in relevant if name in installed
+        ),
+        default={},
+    )
+
+
+def find_tested_version(
+    python: PythonFacts, tensorflow: TensorFlowFacts, package: str, compat: Compat
+) -> str | None:
+    """Return the version of a package in the most similar tested environment; None if it is unknown."""
+    table = get_import_table(tensorflow, compat)
+    if table is None:
+        return None
+    return _find_nearest_set(
+        python, tensorflow, table, set(_map_installed_distributions(python)), compat
+    ).get(package)
+
+
+# ---------------------------------------------------------------- requirements
+
+
+def list_unmet_requirements(python: PythonFacts) -> tuple[UnmetRequirement, ...]:
+    """Return the unmet requirements of TensorFlow and of everything that it requires."""
+    installed = _map_installed_distributions(python)
+    environment = _make_marker_environment(python)
+    unmet_by_names: dict[tuple[str, str], UnmetRequirement] = {}
+    tensorflow_names = {name for name in installed if name in TENSORFLOW_DISTRIBUTIONS}
+    pending, visited = list(tensorflow_names), set[str]()
+    while pending:
+        name = pending.pop()
+        distribution = installed.get(name)
+        if name in visited or distribution is None:
+            continue
+        visited.add(name)
+        for line in distribution.requires:
+            requirement = parse_requirement_line(line, environment)
+            if requirement is None:
+                continue
+            installed_distribution = installed.get(requirement.package)
+            pending.append(requirement.package)
+            if installed_distribution is None:
+                unmet_by_names[name, requirement.package] = UnmetRequirement(
+                    required_by=name,
+                    requirement=format_requirement(requirement),
+                    package=requirement.package,
+                    installed_version=None,
+                )
+            elif versions.is_version(installed_distribution.version) and not is_requirement_met(
+                requirement, installed_distribution.version
+            ):
+                unmet_by_names[name, requirement.package] = UnmetRequirement(
+                    required_by=name,
+                    requirement=format_requirement(requirement),
+                    package=requirement.package,
+                    installed_version=installed_distribution.version,
+                )
+    return tuple(unmet_by_names[key] for key in sorted(unmet_by_names))
+
+
+def _make_marker_environment(python: PythonFacts) -> dict[str, str]:
+    """Return the PEP 508 marker variables of the examined Python, with an empty `extra`."""
+    is_windows, is_mac = python.platform.startswith("win"), python.platform.startswith("macosx")
+    return {
+        "python_version": versions.major_minor(python.version),
+        "python_full_version": python.version,
+        "implementation_name": python.implementation.lower(),
+        "implementation_version": python.version,
+        "platform_python_implementation": python.implementation,
+        "platform_machine": python.machine,
+        "platform_system": "Windows" if is_windows else "Darwin" if is_mac else "Linux",
+        "sys_platform": "win32" if is_windows else "darwin" if is_mac else "linux",
+        "os_name": "nt" if is_windows else "posix",
+        "platform_release": "",
+        "platform_version": "",
+        "extra": "",
+    }

@@ -1,1 +1,0 @@
-"""Make the report from the facts, with a line for each area."""

@@ -1,0 +1,252 @@
+"""`tfdoctor lint` on the command line, the pre-commit hook and the GitHub action."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cli.planner import CommandResult, Tfdoctor, is_clean, validate
+from tfdoctor.diagnosis.explain import MEMORY_CODE
+
+ROOT = Path(__file__).resolve().parents[3]
+BAD = 'import os\nos.environ["CUDA_VISIBLE_DEVIES"] = "0"\n'
+GOOD = BAD.replace("DEVIES", "DEVICES")
+
+
+class Lint:
+    """A callable that runs `tfdoctor lint` in a folder, in this process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch, self._tfdoctor = monkeypatch, Tfdoctor(monkeypatch, capsys)
+        for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+            monkeypatch.delenv(name, raising=False)
+
+    def __call__(self, *args: str, cwd: Path) -> CommandResult:
+        self._monkeypatch.chdir(cwd)
+        return self._tfdoctor("lint", *args)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Lint:
+    return Lint(monkeypatch, capsys)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a.py").write_text(BAD)
+    (tmp_path / "src" / "b.py").write_text(GOOD)
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules" / "c.py").write_text(BAD)
+    (tmp_path / "run").write_text("#!/bin/sh\nexport CUDA_VISIBLE_DEVIES=0\n")
+    (tmp_path / "notes.txt").write_text("export CUDA_VISIBLE_DEVIES=0\n")
+    return tmp_path
+
+
+def test_text_output(run: Lint, project: Path) -> None:
+    result = run("src", cwd=project)
+    assert result.status == 1
+    assert result.err == ""
+    assert is_clean(result.out)
+    lines = result.out.splitlines()
+    assert lines[0].startswith("src/a.py:2:12: TFD711 misspelt-variable: ")
+    assert lines[1:3] == ['  2 | os.environ["CUDA_VISIBLE_DEVIES"] = "0"', f"    | {' ' * 11}^"]
+    assert lines[-1].startswith("1 finding in 2 files. --fix corrects it.")
+    clean = run("src/b.py", cwd=project)
+    assert (clean.status, clean.out) == (0, "No problems found in 1 file.\n")
+
+
+def test_json_follows_the_schema(run: Lint, project: Path) -> None:
+    result = run(".", "--json", cwd=project)
+    answer = json.loads(result.out)
+    validate(answer, "lint")
+    assert answer["files"] == 3
+    assert [(finding["path"], finding["line"]) for finding in answer["findings"]] == [
+        ("run", 2),
+        ("src/a.py", 2),
+    ]
+    assert json.loads(run(".", "--format", "json", cwd=project).out) == answer
+
+
+def test_github_sarif_and_junit_formats(run: Lint, project: Path) -> None:
+    (project / "a,b%.py").write_text(BAD)
+    github = run("a,b%.py", "--format", "github", cwd=project).out
+    assert github.startswith(
+        "::error file=a%2Cb%25.py,line=2,col=12,title=TFD711 misspelt-variable::Nothing reads"
+    )
+    sarif = json.loads(run("src", "--format", "sarif", cwd=project).out)
+    assert sarif["version"] == "2.1.0"
+    (result,) = sarif["runs"][0]["results"]
+    assert result["ruleId"] == "TFD711"
+    location = result["locations"][0]["physicalLocation"]
+    assert location == {
+        "artifactLocation": {"uri": "src/a.py"},
+        "region": {"startLine": 2, "startColumn": 12},
+    }
+    for argument, failures in (("src", "1"), ("src/b.py", "0")):
+        root = ET.fromstring(run(argument, "--format", "junit", cwd=project).out)  # noqa: S314 - ours
+        assert root.get("failures") == failures
+        assert len(list(root.iter("testcase"))) == 1
+
+
+def test_diff_changes_nothing_and_fix_corrects(run: Lint, project: Path) -> None:
+    file = project / "src" / "a.py"
+    diff = run("--diff", "src", cwd=project)
+    assert '-os.environ["CUDA_VISIBLE_DEVIES"] = "0"\n+os.environ["CUDA_VISIBLE_DEVICES"] = "0"\n' in diff.out
+    assert (diff.status, file.read_text()) == (1, BAD)
+    result = run("--fix", "src", cwd=project)
+    assert result.out == f"{diff.out}No problems found in 2 files.\n"
+    assert (result.status, file.read_text()) == (0, GOOD)
+
+
+def test_fix_keeps_the_encoding_and_line_endings(run: Lint, tmp_path: Path) -> None:
+    for name, content in (
+        ("latin.py", b"# -*- coding: latin-1 -*-\r\n# \xe9\r\n" + BAD.replace("\n", "\r\n").encode()),
+        ("bom.py", b"\xef\xbb\xbf" + BAD.encode()),
+    ):
+        (tmp_path / name).write_bytes(content)
+        assert run("--fix", name, cwd=tmp_path).status == 0
+        assert (tmp_path / name).read_bytes() == content.replace(b"DEVIES", b"DEVICES")
+
+
+@pytest.mark.parametrize(
+    ("table", "status"),
+    [
+        ('ignore = ["TFD711"]', 0),
+        ('ignore = ["misspelt-variable"]', 0),
+        ('select = ["removed-api"]', 0),
+        ('exclude = ["src/a.py", "run"]', 0),
+        ('exclude = ["src"]', 1),
+        ('per-file-ignores = { "src/*" = ["TFD711"], "run" = ["TFD711"] }', 0),
+        ("gpus = 3", 1),
+    ],
+)
+def test_settings(run: Lint, project: Path, table: str, status: int) -> None:
+    (project / "pyproject.toml").write_text(f"[tool.tfdoctor]\n{table}\n")
+    assert run(".", cwd=project).status == status
+
+
+def test_options_override_settings(run: Lint, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.tfdoctor]\ntf = "1.15"\ngpus = 1\n')
+    (tmp_path / "a.py").write_text(
+        "import tensorflow as tf\ntf.Session()\nwith tf.device('/gpu:1'):\n    pass\n"
+    )
+
+    def names(*args: str) -> list[str]:
+        return [finding["name"] for finding in run("a.py", "--json", *args, cwd=tmp_path).json["findings"]]
+
+    assert names() == ["no-such-device"]
+    assert names("--tf", "2.16") == ["removed-api", "no-such-device"]
+    assert names("--gpus", "2") == []
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("none",), "there is no file or folder"),
+        (("--tf", "banana", "."), "not a release"),
+        (("--json", "--format", "sarif", "."), "exclude each other"),
+        (("bad",), "unknown key `ingore`, did you mean `ignore`?"),
+        (("worse",), "cannot be read"),
+    ],
+)
+def test_invalid_requests_are_refused(run: Lint, tmp_path: Path, args: tuple[str, ...], words: str) -> None:
+    for folder, text in (("bad", "[tool.tfdoctor]\ningore = []\n"), ("worse", "[tool.")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "pyproject.toml").write_text(text)
+    result = run(*args, cwd=tmp_path)
+    assert result.status == 2
+    assert words in result.err + result.out
+    assert "Traceback" not in result.err
+
+
+def test_unreadable_files_are_listed(run: Lint, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_bytes(b"\0\0")
+    (tmp_path / "b.ipynb").write_text("{")
+    (tmp_path / "c.py").symlink_to("nowhere")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "loop").symlink_to(tmp_path)
+    result = run(".", "--json", cwd=tmp_path)
+    answer = json.loads(result.out)
+    validate(answer, "lint")
+    assert result.status == 0
+    assert [file["path"] for file in answer["unreadable"]] == ["a.py", "b.ipynb", "c.py"]
+    assert "3 could not be read completely" in run(".", cwd=tmp_path).out
+
+
+def test_control_characters_of_names_are_removed(run: Lint, tmp_path: Path) -> None:
+    (tmp_path / "a\x1b[31m\n.py").write_text(BAD)
+    for form in ("text", "github", "junit", "sarif"):
+        result = run(".", "--format", form, cwd=tmp_path)
+        assert is_clean(result.out), form
+        assert result.status == 1
+
+
+def test_pre_commit_hook(project: Path) -> None:
+    """Run the hook as pre-commit does: the entry, then the changed files."""
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    assert hook["language"] == "python"
+    program, *options = hook["entry"].split()
+    assert program == "tfdoctor"
+    for name, status in (("src/a.py", 1), ("src/b.py", 0)):
+        command = [sys.executable, "-m", program, *options, name, "run" if status else "src/b.py"]
+        assert (
+            subprocess.run(command, cwd=project, capture_output=True, check=False, timeout=60).returncode
+            == status
+        )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the action runs bash")
+def test_github_action(project: Path) -> None:
+    """Run the last step as GitHub does; the step before it installs this checkout."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    install, lint = action["runs"]["steps"]
+    assert "$GITHUB_ACTION_PATH" in install["run"]
+    assert "${{" not in install["run"] + lint["run"], "what is given goes through the environment"
+    folder = project / "temp" / "tfdoctor" / "bin"
+    folder.mkdir(parents=True)
+    (folder / "tfdoctor").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tfdoctor "$@"\n')
+    (folder / "tfdoctor").chmod(0o755)
+    inputs = {name: definition["default"] for name, definition in action["inputs"].items()}
+    variables = {f"LINT_{name.upper()}": value for name, value in inputs.items()}
+    assert set(lint["env"]) == set(variables)
+    (project / "a b.py").write_text(BAD)
+    for changes, status, count in (
+        ({}, 1, 3),
+        ({"LINT_PATHS": "src/b.py\na b.py\n"}, 1, 1),
+        ({"LINT_PATHS": "src/b.py", "LINT_TF": "2.16", "LINT_GPUS": "1"}, 0, 0),
+    ):
+        env = {**os.environ, **variables, **changes, "RUNNER_TEMP": str(project / "temp")}
+        result = subprocess.run(
+            [shutil.which("bash") or "", "-e", "-o", "pipefail", "-c", lint["run"]],
+            cwd=project,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert (result.returncode, result.stdout.count("::error ")) == (status, count), result.stderr
+
+
+@pytest.mark.parametrize(("era", "release"), [("2", "2.20"), ("1", "1.15")])
+def test_memory_examples_fit_their_tensorflow(run: Lint, tmp_path: Path, era: str, release: str) -> None:
+    """Use only names in the example code that the release has."""
+    section = MEMORY_CODE.partition(f"TensorFlow {era}")[2].splitlines()[1:]
+    lines = "\n".join(itertools.takewhile(lambda line: line.startswith("    "), section))
+    (tmp_path / "limits.py").write_text(f"import tensorflow as tf\n\n{textwrap.dedent(lines)}\n")
+    result = run("limits.py", "--tf", release, cwd=tmp_path)
+    assert (result.status, result.err) == (0, ""), result.out
+    assert lines.count("tf.") >= 2
+    if era == "1":
+        assert "TFD" in run("limits.py", "--tf", "2.20", cwd=tmp_path).out

@@ -1,0 +1,185 @@
+"""Tests that only valid image names and index addresses, which are untrusted, go into a Dockerfile."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdoctor.core.errors import UsageError
+from tfdoctor.images.write import validate_index, validate_reference
+
+DIGEST = "sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "python",
+        "python:3.12-slim-bookworm",
+        "nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04",
+        "tensorflow/tensorflow:1.14.0-gpu-py3",
+        "nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
+        "localhost:5000/a/b/c:X_y.Z-1",
+        "corp.example/hub/library/python:3.12",
+        f"python@{DIGEST}",
+        f"python:3.12@{DIGEST}",
+        "a_b/c__d/e-f.g",
+        "me/tf",
+    ],
+)
+def test_valid_image_name_is_accepted(name: str) -> None:
+    assert validate_reference(name) == name
+
+
+INVALID_NAMES = (
+    "",
+    " ",
+    "python ",
+    " python",
+    "python\n",
+    "python\nRUN id",
+    "python\r\nRUN id",
+    "python\\\nRUN id",
+    "python\tAS x",
+    "python AS x",
+    "--platform=linux/arm64 python",
+    "-python",
+    "python:3;id",
+    "python:$(id)",
+    "$(id)",
+    "${BASE}",
+    "$BASE",
+    "`id`",
+    "python:3'",
+    '"python"',
+    "python#x",
+    "python:3 # x",
+    "Python",
+    "NVIDIA/cuda",
+    "python:",
+    "python:.x",
+    "python:-x",
+    "python:" + "x" * 129,
+    "python@sha256:" + "0" * 63,
+    "python@sha256:" + "G" * 64,
+    "python@md5:0",
+    "a//b",
+    "/a",
+    "a/",
+    "../a",
+    "https://x.example/a",
+    "user@host/a",
+    "pythön",
+    "python\u2028",
+    "python\u202e",
+    "python\x00",
+    "python\x1b[31m",
+    "a" * 600,
+)
+
+
+@pytest.mark.parametrize("name", INVALID_NAMES)
+def test_invalid_image_name_is_refused(name: str) -> None:
+    with pytest.raises(UsageError) as error:
+        validate_reference(name)
+    assert error.value.hint
+
+
+@pytest.mark.parametrize(
+    "name", ["a" * 511 + "!", "a." * 255 + "!", "a/" * 250 + "!", "a-a_a.a/" * 60 + "!", "a__" * 170 + "!"]
+)
+def test_long_invalid_name_is_refused_quickly(name: str) -> None:
+    start = time.process_time()
+    with pytest.raises(UsageError):
+        validate_reference(name)
+    assert time.process_time() - start < 0.5
+
+
+@given(st.text(max_size=80))
+def test_accepted_name_has_safe_characters_only(text: str) -> None:
+    try:
+        name = validate_reference(text)
+    except UsageError:
+        return
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", name)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://mirror.example/simple/",
+        "https://mirror.example:8443/a/b%20c/simple",
+        "http://10.0.0.5:3141/root/simple/",
+        "http://localhost:3141",
+        "http://[::1]:3141/simple/",
+    ],
+)
+def test_valid_index_address_is_accepted(address: str) -> None:
+    assert validate_index(address) == address
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "mirror.example/simple",
+        "ftp://mirror.example/simple",
+        "file:///srv/simple",
+        "https://",
+        "https:///simple",
+        "https://mirror.example/simple\n",
+        "https://mirror.example/simple\nRUN id",
+        "https://mirror.example/simple --trusted-host x",
+        "https://mirror.example/$(id)",
+        "https://mirror.example/${X}",
+        "https://mirror.example/`id`",
+        "https://mirror.example/'x'",
+        'https://mirror.example/"x"',
+        "https://mirror.example/a\\b",
+        "https://mirror.example/a?token=b",
+        "https://mirror.example/a#b",
+        "https://mirror.example/a;b",
+        "https://mirrör.example/simple",
+        "https://mirror.example/\u202e",
+        "https://mirror.example/\x00",
+        "https://[::1/simple",
+        "https://[not-an-address]/simple",
+        "https://mirror.example:port/simple",
+        "https://" + "a" * 300 + "/simple",
+        "https://mirror.example/" + "a" * 600,
+    ],
+)
+def test_invalid_index_address_is_refused(address: str) -> None:
+    with pytest.raises(UsageError) as error:
+        validate_index(address)
+    assert error.value.message
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://me:secret@mirror.example/simple",
+        "https://token@mirror.example/simple",
+        "https://:secret@mirror.example/simple",
+        "https://me:@mirror.example/simple",
+        "https://a@b@mirror.example/simple",
+    ],
+)
+def test_password_is_refused_and_not_shown(address: str) -> None:
+    with pytest.raises(UsageError) as error:
+        validate_index(address)
+    assert "password" in error.value.message
+    assert "secret" not in error.value.message + error.value.hint
+
+
+@given(st.text(max_size=80).map(lambda text: f"https://{text}"))
+def test_accepted_address_has_safe_characters_only(text: str) -> None:
+    try:
+        address = validate_index(text)
+    except UsageError:
+        return
+    assert re.fullmatch(r"https?://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._~%/-]*)?", address)

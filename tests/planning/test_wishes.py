@@ -1,0 +1,261 @@
+"""`recommend` against brute.py, which tries everything and shares no code with it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from planning import brute
+from planning.wishes import FURTHER_CASES, USER_CASES, RequestCase
+from tfdoctor.cli.machine import select_host
+from tfdoctor.compat import Compat
+from tfdoctor.core.errors import UsageError
+from tfdoctor.core.findings import Cause
+from tfdoctor.diagnosis.report import diagnose
+from tfdoctor.planning import Method, Recipe, Recommendation, Request, make_predicted_facts, recommend
+from tfdoctor.planning.arguments import make_plan, parse_python_version
+from tfdoctor.prediction.fit import Host, HostGpu, Reason
+from tfdoctor.render.plan import make_recommendation_json, render_recommendation
+
+COMPAT = Compat.load()
+HOSTS = Path(__file__).parents[1] / "hosts"
+LAB = bool(os.environ.get("TFDOCTOR_LAB_FULL"))
+
+
+def parse_options(typed: str) -> dict[str, list[str]]:
+    arguments = shlex.split(typed)
+    options: dict[str, list[str]] = defaultdict(list)
+    for name, value in zip(arguments[::2], arguments[1::2], strict=True):
+        options[name.removeprefix("--")].append(value)
+    return options
+
+
+def plan_for(typed: str) -> Recommendation:
+    options = parse_options(typed)
+    facts = HOSTS / options["facts"][0] if options["facts"] else None
+    host = select_host(COMPAT, gpus=options["gpu"], driver=next(iter(options["driver"]), None), facts=facts)
+    method = Method(options["method"][0]) if options["method"] else None
+    python = parse_python_version(next(iter(options["python"]), None))
+    request = Request(tensorflow=next(iter(options["tf"]), None), python=python, method=method)
+    return make_plan(COMPAT, request, host)
+
+
+@pytest.mark.few(20)
+@pytest.mark.parametrize("wish", [*USER_CASES, *FURTHER_CASES], ids=lambda wish: wish.typed)
+def test_request_gets_the_expected_release(wish: RequestCase) -> None:
+    if wish.answer == "ask":
+        with pytest.raises(UsageError) as error:
+            plan_for(wish.typed)
+        assert "several cards" in error.value.message
+        assert error.value.hint is not None
+        assert "--gpu 3.0" in error.value.hint or "--gpu 2.1" in error.value.hint
+        return
+    answer = plan_for(wish.typed)
+    if wish.answer == "arm64":
+        assert answer.conflict is not None
+        assert [reason.cause for reason in answer.conflict.reasons] == [Cause.CPU_ONLY_BUILD]
+        assert not answer.conflict.suggestions
+        assert answer.cpu_remedy is not None
+        return
+    if wish.answer == "cpu":
+        assert answer.cpu_remedy is not None
+        assert "pip install" in answer.cpu_remedy.commands[-1]
+        screen = render_recommendation(answer)
+        assert "No NVIDIA card was found" in " ".join(screen.split())
+        assert screen.index("Without a GPU") < screen.index("virtual environment")
+        return
+    assert answer.cpu_remedy is None
+    if wish.answer == "-":
+        assert answer.conflict is not None
+        return
+    first = answer.options[0]
+    assert first.tensorflow == wish.answer
+    assert wish.recipe in (None, first.recipe.value)
+
+
+@pytest.mark.few(12)
+@pytest.mark.parametrize(
+    "wish",
+    [case for case in (*USER_CASES, *FURTHER_CASES) if case.answer[0] in "12-"],
+    ids=lambda wish: wish.typed,
+)
+def test_expected_release_matches_brute_force(wish: RequestCase) -> None:
+    options = parse_options(wish.typed)
+    machine = brute.BruteMachine(tuple(wish.cards.split()), wish.driver, windows="wsl" in wish.typed)
+    first_values = {name: next(iter(options[name]), None) for name in ("tf", "python", "method")}
+    best = brute.find_best(machine, **first_values)
+    assert (best.version if best is not None else "-") == wish.answer
+
+
+# ---------------------------------------------------------------- requests by version
+
+
+def make_host(cards: tuple[str, ...], driver: str | None) -> Host:
+    return Host(tuple(HostGpu(f"compute capability {card}", card) for card in cards), driver)
+
+
+def find_disagreements(cards: tuple[str, ...], driver: str | None, tf: str | None) -> list[str]:
+    """Return how the plan for a machine differs from brute force, as a list of at most one text."""
+    answer = recommend(COMPAT, Request(tensorflow=tf), make_host(cards, driver))
+    best = brute.find_best(brute.BruteMachine(cards, driver), tf=tf)
+    request = f"{cards} {driver} --tf {tf}"
+    if best is None or not answer.options:
+        planned = [option.tensorflow for option in answer.options]
+        return [] if best is None and not planned else [f"{request}: planned {planned}, found {best}"]
+    first = answer.options[0]
+    if (first.tensorflow, first.serious_count) != (best.version, best.serious):
+        return [
+            f"{request}: planned {first.tensorflow} ({first.recipe.value}, {first.serious_count}), found {best}"
+        ]
+    return []
+
+
+@pytest.mark.parametrize("cards", [("7.0",), ("8.6",)])
+def test_request_by_version_matches_brute_force(cards: tuple[str, ...]) -> None:
+    versions = [release["version"] for release in brute.list_releases()][:: 1 if LAB else 3]
+    problems = [
+        text for version in {*versions, "1.15.0"} for text in find_disagreements(cards, None, version)
+    ]
+    assert not problems
+
+
+# ---------------------------------------------------------------- texts
+
+
+def render_plan_for(typed: str) -> str:
+    return " ".join(render_recommendation(plan_for(typed), width=200).split())
+
+
+def test_driver_branch_means_its_newest_version() -> None:
+    text = render_plan_for("--gpu A100 --driver 450")
+    assert "the newest driver of branch 450" in text
+    caveats = plan_for("--gpu A100 --driver 450").options[0].caveats
+    assert any("450.80.02 or newer is needed" in caveat.text and not caveat.is_serious for caveat in caveats)
+    assert not any(
+        "is meant" in entry.text for entry in plan_for("--gpu A100 --driver 450.80.02").options[0].caveats
+    )
+
+
+@pytest.mark.parametrize("text", ["12.4", "12", "8.6", "99.1"])
+def test_cuda_version_is_no_driver(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        plan_for(f"--gpu A100 --driver {text}")
+    assert "CUDA" in (error.value.hint or "")
+
+
+def test_driver_without_support_for_the_card() -> None:
+    answer = plan_for('--gpu "GTX 1060" --driver 590')
+    assert answer.conflict is not None
+    assert "the last branch for compute capability 6.1 is 580" in answer.conflict.reasons[0].text
+    assert any("another driver" in request.text for request in answer.conflict.suggestions)
+
+
+def test_card_shown_by_the_driver_is_supported() -> None:
+    """An observation outweighs a table."""
+    host = replace(make_host(("3.5",), "550.54.14"), has_driver_gpus=True)
+    assert recommend(COMPAT, Request(), host).options[0].tensorflow == "2.14.1"
+    assert recommend(COMPAT, Request(), replace(host, has_driver_gpus=False)).conflict is not None
+
+
+@pytest.mark.few(0)
+def test_ambiguous_card_with_one_answer_is_planned() -> None:
+    answer = plan_for('--gpu "Quadro M4000M"')
+    assert answer.host.cards[0].other_capabilities == ("5.2",)
+    assert "(5.0 or 5.2)" in render_plan_for('--gpu "Quadro M4000M"')
+    gpu = make_recommendation_json(answer)["host"]["gpus"][0]
+    assert (gpu["compute_capability"], gpu["other_compute_capabilities"]) == ("5.0", ["5.2"])
+
+
+def test_ambiguous_card_error_explains_the_choices() -> None:
+    with pytest.raises(UsageError) as error:
+        plan_for('--gpu "GTX 750 Ti"')
+    hint = error.value.hint or ""
+    assert "--gpu 5.0" in hint
+    assert "TensorFlow 2.16.2" in hint
+    assert "10de:" in hint
+
+
+def test_wsl_is_named() -> None:
+    assert "under WSL, where the Windows driver counts" in render_plan_for("--facts wsl2-healthy")
+
+
+@pytest.mark.parametrize(
+    ("typed", "image"),
+    [
+        ('--gpu "Jetson Orin Nano"', "25.02-tf2-py3-igpu"),
+        ('--gpu "Jetson Nano"', "l4t-tensorflow:r32.7.1-tf2.7-py3"),
+        ("--gpu GH200", "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"),
+        ("--gpu GB10", "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"),
+    ],
+)
+def test_arm_boards_get_the_image_of_nvidia(typed: str, image: str) -> None:
+    text = render_plan_for(typed)
+    assert image in text
+    assert "✓" not in text
+    assert "not opened" in text
+    assert "pip install tensorflow" in text
+
+
+def test_x86_cards_are_no_arm_boards() -> None:
+    for name, capability in (
+        ("NVIDIA H100", "9.0"),
+        ("NVIDIA B200", "10.0"),
+        ("B300", "10.3"),
+        ("RTX 5090", "12.0"),
+    ):
+        assert COMPAT.arm64.find_kind(name, capability) is None
+
+
+def test_machine_with_a_gpu_gets_no_cpu_option() -> None:
+    for name in ("healthy-one-gpu", "wsl2-healthy", "smi-hangs", "docker-desktop"):
+        assert plan_for(f"--facts {name}").cpu_remedy is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("--facts no-card-no-driver", "tensorflow==2.21.0"),
+        ("--facts no-card-no-driver --tf 1.14", "tensorflow==1.14.0"),
+        ("--facts no-card-no-driver --tf 2.10 --python 3.8", "tensorflow==2.10.1"),
+        ("--gpu GH200", "tensorflow"),
+        ("--gpu GH200 --tf 2.18", "tensorflow==2.18.1"),
+    ],
+)
+def test_cpu_option_installs_the_requested_release(typed: str, wanted: str) -> None:
+    option = plan_for(typed).cpu_remedy
+    assert option is not None
+    assert wanted in option.commands[-1].split()
+
+
+@pytest.mark.parametrize(
+    "typed", ["--gpu GH200 --tf 2.4", "--facts no-card-no-driver --tf 2.21 --python 3.8"]
+)
+def test_cpu_option_can_be_missing(typed: str) -> None:
+    assert plan_for(typed).cpu_remedy is None
+
+
+@pytest.mark.parametrize("version", ["1.14.0", "1.15.0", "2.3.4"])
+def test_check_and_plan_agree_on_cuda_10_libraries(version: str) -> None:
+    """Its kernels compile on capability 8.0, and CUDA 10's libraries end at 7.5: both commands report it."""
+    plan_texts = [reason.text for reason in _conflict_reasons(version, "8.0")]
+    assert any("end at compute capability 7.5" in text for text in plan_texts)
+    option = recommend(COMPAT, Request(tensorflow=version), make_host(("7.5",), None)).options[0]
+    report = diagnose(make_predicted_facts(COMPAT, option, make_host(("8.0",), None)), COMPAT)
+    check_texts = [finding.explanation for finding in report.findings if finding.code == "TFD111"]
+    assert len(check_texts) == 1
+    assert "end at compute capability 7.5" in check_texts[0]
+
+
+def _conflict_reasons(version: str, card: str) -> tuple[Reason, ...]:
+    answer = recommend(COMPAT, Request(tensorflow=version), make_host((card,), None))
+    assert answer.conflict is not None
+    return answer.conflict.reasons
+
+
+def test_brute_force_has_the_same_recipes() -> None:
+    assert {*brute.RECIPES} == {recipe.value for recipe in Recipe}
