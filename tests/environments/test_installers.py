@@ -17,9 +17,11 @@ import pytest
 from cli.installing import UV, needs_uv, write_wheel
 from tfdoctor.core.causes.steps import Install
 from tfdoctor.environments.actions import format_steps
+from tfdoctor.environments.disk_space import capture_output
 from tfdoctor.environments.installers import (
     Installer,
     InstallFailedError,
+    can_run,
     find_installer,
     list_uv_options,
     make_child_environment,
@@ -75,6 +77,31 @@ def test_uv_is_preferred_if_it_supports_the_python(tmp_path: Path) -> None:
     write_program(tmp_path, "uv", "exit 127")  # a shim without a program
     with pytest.raises(InstallFailedError, match="uv is not on PATH"):
         find_installer(str(python), prefer="uv", env=env)
+
+
+@needs_uv
+def test_settings_of_the_working_folder_do_not_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A uv.toml can name another index, and wheels whose code then runs."""
+    (tmp_path / "uv.toml").write_text("this is not TOML")
+    folder = tmp_path / "below"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    command = (str(UV), "pip", "list", "--quiet", "--python", sys.executable)
+    assert subprocess.run(command, capture_output=True, check=False).returncode != 0
+    assert can_run(command, os.environ)
+    assert capture_output(command, os.environ) is not None
+    run_installer(command, env=os.environ, on_line=None)
+
+
+def test_relative_paths_in_variables_name_the_same_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    env = make_child_environment(
+        {**QUIET, "UV_FIND_LINKS": "wheels,https://example.org/x", "SSL_CERT_FILE": "a.pem"}
+    )
+    assert env["UV_FIND_LINKS"] == f"{tmp_path}/wheels,https://example.org/x"
+    assert env["SSL_CERT_FILE"] == f"{tmp_path}/a.pem"
 
 
 def test_missing_pip_is_bootstrapped(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.text import clean_line, upper_first
-from tfdoctor.environments.installers import InstallFailedError, make_child_environment
+from tfdoctor.environments.installers import InstallFailedError, choose_folder, make_child_environment
 from tfdoctor.system import children
 
 if TYPE_CHECKING:
@@ -259,7 +259,9 @@ def _is_cached(install_sizes: InstallSizes, files: Iterable[Path]) -> bool:
 def capture_output(command: Sequence[str], env: Mapping[str, str]) -> str | None:
     """Return the standard output and error of a command; None if the command fails or takes too long."""
     try:
-        completed = children.run_program(command, env=make_child_environment(env), timeout=_COMMAND_TIMEOUT_S)
+        completed = children.run_program(
+            command, env=make_child_environment(env), timeout=_COMMAND_TIMEOUT_S, cwd=choose_folder(command)
+        )
     except (OSError, ValueError):
         return None
     text = completed.stdout + completed.stderr  # uv prints on standard error what it would do

@@ -87,6 +87,10 @@ _UV_INDEX_VARIABLES = (
     "UV_FIND_LINKS",
 )
 """uv's variables for indexes: if one is set, pip's settings for indexes are not passed to uv."""
+_PATH_VARIABLES = frozenset(
+    {"SSL_CERT_DIR", "SSL_CERT_FILE", "SSL_CLIENT_CERT", "UV_CACHE_DIR", "UV_CONFIG_FILE", "UV_FIND_LINKS"}
+)
+"""Variables that can contain relative paths."""
 _PASSED_SETTINGS = (
     "cert",
     "client-cert",
@@ -278,10 +282,21 @@ def can_run(command: Sequence[str], env: Mapping[str, str]) -> bool:
             children.isolate_module_command(command),
             env=make_child_environment(env),
             timeout=VERSION_TIMEOUT_S,
+            cwd=choose_folder(command),
         )
     except (OSError, ValueError):
         return False
     return completed.returncode == 0
+
+
+def choose_folder(command: Sequence[str]) -> str | None:
+    """Return the folder in which a command of an installer must run; None means the working folder.
+
+    uv reads uv.toml and pyproject.toml of its folder and of all folders above it. They can name another package index,
+    a folder of wheels or another target, and the working folder is often somebody else's project. Only the
+    administrator can write files in the root folder. The settings of the user and of the machine remain in force.
+    """
+    return Path(command[0]).anchor or None if Path(command[0]).stem == "uv" else None
 
 
 # ---------------------------------------------------------------- environment variables
@@ -311,6 +326,13 @@ def make_child_environment(env: Mapping[str, str]) -> dict[str, str]:
         child_env["PIP_RETRIES"] = "1"
     for name, value in _make_uv_variables(child_env).items():
         child_env.setdefault(name, value)
+    for name in (
+        _PATH_VARIABLES & child_env.keys()
+    ):  # uv does not run in the working folder (see `choose_folder`)
+        child_env[name] = ",".join(
+            entry if "://" in entry or not entry else str(Path(entry).absolute())
+            for entry in child_env[name].split(",")
+        )
     return child_env
 
 
@@ -481,6 +503,7 @@ class _RunningInstaller:
                 stdin=subprocess.DEVNULL,
                 stdout=stderr_fd if inherits_stderr else subprocess.PIPE,
                 stderr=stderr_fd if inherits_stderr else subprocess.STDOUT,
+                cwd=choose_folder(command),
                 start_new_session=True,
                 pass_fds=tuple(pass_fds),
             )

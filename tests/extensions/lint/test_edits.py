@@ -465,3 +465,10 @@ def test_a_name_stays_if_another_shell_reads_it(lint: Any, tmp_path: Path, name:
     (tmp_path / name).write_text(f"echo ${WRONG}\n")
     lint("--fix", ".")
     assert WRONG in (tmp_path / "a.sh").read_text()
+
+
+def test_value_of_two_targets_is_not_changed() -> None:
+    """The correction for the variable would change `gpu`, too."""
+    code = 'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = gpu = 0\nprint(devices[gpu])\n'
+    problems, _ = lint_text(code, "python", LintTarget())
+    assert [(problem.kind_name, problem.fix) for problem in problems] == [("variable-set-wrongly", None)]

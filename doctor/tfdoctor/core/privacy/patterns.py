@@ -50,9 +50,11 @@ PUBLIC_DOMAINS = (
 
 _PART = r"[^/\\\s:;'\"<>|,)(\]\[{}]{1,255}"
 """A component of a path."""
+_HOME_PART = rf"(?:[A-Z][A-Z0-9.-]{{1,20}}\\{{1,2}})?{_PART}"
+"""A folder of homes can contain folders such as `DOMAIN\\user`."""
 HOME_PATH = re.compile(
     rf"((?:/(?:[\w-]{{0,12}}home\w{{0,3}}|[Uu]sers|u\d?)|(?:(?<![\w./-])|(?<=/eos)|(?<=/rds)|://[\w.:-]{{0,255}})/user)/{{1,3}})"
-    rf"((?:{_PART}/){{0,3}}{_PART})"
+    rf"((?:{_HOME_PART}/){{0,3}}{_HOME_PART})"
 )
 """A path below a folder of homes: the name of that folder, and up to four components after it.
 
@@ -94,7 +96,7 @@ def list_home_folders(path: str) -> list[str]:
 
 USER_PATTERNS = (
     re.compile(
-        rf"/home/(?:users|[A-Z][A-Z0-9-]{{1,15}})/({_PART})"
+        rf"/home/(?:users/|[A-Z][A-Z0-9.-]{{1,20}}[/\\]{{1,2}})({_PART})"
     ),  # the user's folder stands in one for users or for a domain
     re.compile(rf"(?<![\w.-])/(?:l?scratch|(?:run/)?media|nethome|ghome|ibex/user)/({_PART})"),
     # The user's folder may stand in folders for the first letters (a/al/NAME) or for a group (grp12/3/NAME).
@@ -103,6 +105,10 @@ USER_PATTERNS = (
     ),
     re.compile(rf"/(?:u|afs/[\w.-]{{1,80}}/user)/(?:[a-z0-9]/){{0,2}}({_PART})"),
     re.compile(rf"(?<![\w.-])/(?:work|projects?|people|staff|students?)/(?:[a-z]/){{0,2}}({_PART})(?=/)"),
+    # the home of a user in WSL, as Windows names it
+    re.compile(
+        rf"(?i)\bwsl(?:\$|\.localhost)[\\/]{{1,2}}[^\\/\s]{{1,64}}[\\/]{{1,2}}home[\\/]{{1,2}}({_PART})"
+    ),
     # a Windows user name, which may have spaces if another component follows
     re.compile(r"(?i)\b[A-Z]:[\\/]{1,2}Users[\\/]{1,2}([^/\\:*?\"<>|\n]{1,255})(?=[\\/])"),
     re.compile(rf"(?i)\b[A-Z]:[\\/]{{1,2}}Users[\\/]{{1,2}}({_PART})"),

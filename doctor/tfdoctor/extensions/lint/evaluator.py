@@ -178,8 +178,10 @@ class Evaluator(PythonChecks, Expressions):
 
     def s_assign(self, node: ast.Assign) -> None:
         value = self.evaluate(node.value)
+        # In `a = b = 0` a correction of the value for one target would change the other.
+        value_node = node.value if len(node.targets) == 1 else node
         for target in node.targets:
-            self.assign(target, value, node.value)
+            self.assign(target, value, value_node)
 
     def s_annassign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
