@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.prune import Leftover
     from tfdoctor.compat.pythons import PythonBuild, Pythons
     from tfdoctor.compat.releases import Code, Nearest, Platform, Release, Releases
+    from tfdoctor.compat.remedies import BookEntry
     from tfdoctor.compat.source_lines import SourceLines
     from tfdoctor.compat.traits import Trait, TraitName, Traits
     from tfdoctor.compat.wheels import CudaSet, CudaSets
@@ -104,6 +105,13 @@ class Compat:
         from tfdoctor.compat.problems import load_problems
 
         return load_problems(self.folder)
+
+    @cached_property
+    def remedies(self) -> tuple[BookEntry, ...]:
+        """The remedies for particular messages and places."""
+        from tfdoctor.compat.remedies import load_remedies
+
+        return load_remedies(self.folder)
 
     @cached_property
     def _gpus(self) -> GpuTable:

@@ -24,7 +24,7 @@ from tfdoctor.core.causes.codes import (
 )
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.findings import Cause
-from tfdoctor.logs.advice import list_remedies
+from tfdoctor.logs.advice import list_remedies, list_specific_remedies
 from tfdoctor.logs.events import Log
 from tfdoctor.logs.libraries import is_cudnn_library, is_gpu_library
 from tfdoctor.logs.log_context import LogContext
@@ -118,6 +118,8 @@ class Explanation:
     """The retired rule that the query names, else None. `rules` are then the rules that replace it."""
     meaning: str = ""
     """The meaning of the log message in the query, in one or two sentences; empty if the query is no message."""
+    message_remedies: tuple[Remedy, ...] = ()
+    """The remedies for just this message."""
 
 
 CAUSE_BY_LOG_CODE = {
@@ -380,11 +382,13 @@ def find_entries(
     try:
         return _find_by_name(query, documentation, retired)
     except UsageError:
-        code, meaning = _find_message(query)
+        code, meaning, remedies = _find_message(query)
         code = code or _search_pages(query, documentation)
         if not code:
             raise
-    return replace(_find_by_name(code, documentation, retired), query=query, meaning=meaning)
+    return replace(
+        _find_by_name(code, documentation, retired), query=query, meaning=meaning, message_remedies=remedies
+    )
 
 
 def _find_by_name(query: str, documentation: Documentation, retired: Sequence[RetiredRule]) -> Explanation:
@@ -454,11 +458,11 @@ def _scan_query(query: str) -> LogContext:
     return LogContext(log, Compat.load())
 
 
-def _find_message(query: str) -> tuple[str, str]:
-    """Return (code, meaning) of a log line. Both are empty if the query is not a known log line."""
+def _find_message(query: str) -> tuple[str, str, tuple[Remedy, ...]]:
+    """Return (code, meaning, remedies) of a log line. All are empty if the query is not a known log line."""
     # A log line contains at least one of these, unlike the name of a rule or cause.
     if not any(marker in query for marker in (" ", ".so", "_", "=")):
-        return "", ""
+        return "", "", ()
     context = _scan_query(query)
     if not context.log.events and (error := _CUDA_ERROR.search(query)):
         context = _scan_query(f"failed call to cuInit: {error[0]}: ")
@@ -475,24 +479,23 @@ def _find_message(query: str) -> tuple[str, str]:
         not has_cause or (decision.cause is Cause.IMPORT_MISSING_CUDA_LIB and "import" not in query.lower())
     ):
         library_cause = Cause.CUDNN_MISSING if is_cudnn_library(names[0]) else Cause.LIBS_NOT_INSTALLED
-        return library_cause.data.finding_code, ""
+        return library_cause.data.finding_code, "", ()
     if has_cause:
-        return decision.cause.data.finding_code, meaning
+        remedies = list_specific_remedies(context, decision.cause)
+        return decision.cause.data.finding_code, meaning, remedies
     if decision.title and context.log.has("tensorflow-attribute"):  # a program for another TensorFlow
-        return LINT_CODES["removed-api"], f"{decision.title}."
+        return LINT_CODES["removed-api"], f"{decision.title}.", ()
     signatures = [event.signature for matches in context.log.events.values() for event in matches]
     lint_signature = next((signature for signature in signatures if signature.id in _LINT_CODES), None)
     if lint_signature is not None:
-        return _LINT_CODES[lint_signature.id], lint_signature.meaning
+        return _LINT_CODES[lint_signature.id], lint_signature.meaning, ()
     cause_signature = next((signature for signature in signatures if signature.causes), None)
     if cause_signature is not None:
         # one line does not prove a cause, so use the first of the possible causes
-        return cause_signature.causes[0].data.finding_code, cause_signature.meaning
-    return (
-        (HARMLESS, meaning)
-        if any(signature.benign_code is not None for signature in signatures)
-        else ("", "")
-    )
+        cause = cause_signature.causes[0]
+        return cause.data.finding_code, cause_signature.meaning, list_specific_remedies(context, cause)
+    is_harmless = any(signature.benign_code is not None for signature in signatures)
+    return (HARMLESS, meaning, ()) if is_harmless else ("", "", ())
 
 
 def _search_pages(query: str, documentation: Documentation) -> str:

@@ -12,6 +12,7 @@ from tfdoctor.core.causes.steps import Remedy
 from tfdoctor.logs.libraries import find_search_path
 from tfdoctor.prediction.fit.compatibility import find_gpu_reasons, is_locked
 from tfdoctor.prediction.fit.models import Host, HostGpu
+from tfdoctor.remedies.book import choose_entries, make_book_remedy
 from tfdoctor.remedies.engine import list_configure_commands, make_toolkit_remedy
 from tfdoctor.remedies.search_path import format_export_lines
 
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tfdoctor.compat import Release
+    from tfdoctor.compat.remedies import BookEntry
     from tfdoctor.logs.log_context import LogContext
 
-__all__ = ["CHECK_REMEDY", "describe_usual_reason", "list_remedies"]
+__all__ = ["CHECK_REMEDY", "describe_usual_reason", "find_reason", "list_remedies", "list_specific_remedies"]
 
 CHECK_REMEDY = Remedy("Check the machine itself: it shows what a log cannot.", ("tfdoctor check",))
 _FIXED_REMEDIES: dict[CommonRemedy, Remedy] = {
@@ -73,12 +75,57 @@ _HOST_MEMORY_REMEDY = Remedy(
 
 
 def list_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
-    """Return the remedies for a cause, with the versions of the release that wrote the log if it is known."""
-    result: list[Remedy] = []
+    """Return the remedies for a cause, with the versions of the release that wrote the log if it is known.
+
+    Those for a message or a place in the log come first.
+    """
+    result = list(list_specific_remedies(context, cause))
+    if any(not entry.keeps_general_remedies for entry in _choose_entries(context, cause)):
+        return tuple(result)
     templates = cause.data.log_remedies
     for template in (templates,) if isinstance(templates, Remedy) else templates:
         result += [template] if isinstance(template, Remedy) else _make_remedies(context, template)
     return tuple(result)
+
+
+def list_specific_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
+    """Return the remedies of the book for a message or a place in the log."""
+    entries = _choose_entries(context, cause)
+    values = _list_placeholder_values(context) if entries else {}
+    return tuple(make_book_remedy(entry, values) for entry in entries)
+
+
+def find_reason(context: LogContext, cause: Cause) -> str:
+    """Return the sentence that explains the cause in the circumstances of this log; empty if there is none."""
+    return next((entry.reason for entry in _choose_entries(context, cause) if entry.reason), "")
+
+
+def _choose_entries(context: LogContext, cause: Cause) -> tuple[BookEntry, ...]:
+    """Return the entries of the book for this log."""
+    return choose_entries(
+        context.compat.remedies,
+        cause,
+        lambda signature: (event.text for event in context.log.list_events(signature)),
+        context.origin.version,
+    )
+
+
+def _list_placeholder_values(context: LogContext) -> dict[str, str]:
+    """Return the values of the placeholders in compat/remedies.toml."""
+    release = _find_release(context)
+    version = context.origin.version or (release.minor if release is not None else None)
+    environment = next((event.get("env") for event in context.log.list_events("conda-hint")), "")
+    return {
+        "env": shlex.quote(environment) if environment else "$CONDA_PREFIX",
+        "gpus": _make_machine_options(context),
+        "release": f"=={context.origin.version}" if context.origin.version else "",
+        "minor": release.minor if release is not None else "MINOR",
+        "tf": f" --tf {shlex.quote(version)}" if version else "",
+        "cuda": (release.cuda if release is not None else None) or "of the release",
+        "cudnn": str(versions.major(release.cudnn))
+        if release is not None and release.cudnn
+        else "of the release",
+    }
 
 
 def _make_remedies(context: LogContext, kind: CommonRemedy) -> Sequence[Remedy]:
@@ -185,13 +232,39 @@ def describe_usual_reason(context: LogContext, cause: Cause) -> str:
     """Return a sentence on the usual reason for a cause, or an empty string if there is none."""
     if cause not in (Cause.LIBS_UNLISTED, Cause.LIBS_NOT_INSTALLED, Cause.IMPORT_MISSING_CUDA_LIB):
         return ""
-    release = _find_release(context)
+    release, needs = _find_release(context), _describe_needs(context)
     if release is not None and release.pip_extra is not None:
         return (
-            f"Usually it was installed with plain `pip install {release.package}`, which does not include CUDA; "
+            f"{needs}Usually it was installed with plain `pip install {release.package}`, which does not include CUDA; "
             f"`{release.package}[{release.pip_extra}]` does."
         )
-    return "Usually CUDA is missing or has a different version: `pip install` of this TensorFlow does not include it."
+    return (
+        f"{needs}Usually CUDA is missing or has a different version: `pip install` of this TensorFlow does not "
+        "include it."
+    )
+
+
+def _describe_needs(context: LogContext) -> str:
+    """Return a sentence on the CUDA and the cuDNN of the releases that can have written the log.
+
+    It is empty if the releases need different ones, or if they are not known.
+    """
+    release = context.origin.release
+    era = context.origin.era or (release.minor if release is not None else "")
+    first, _, last = era.partition("-")
+    last = last or first
+    if not first or not last or era.endswith("+"):
+        return ""
+    pairs = {
+        (release.cuda, versions.major_minor(release.cudnn))
+        for release in context.compat.gpu_releases
+        if versions.compare(first, release.minor) <= 0 <= versions.compare(last, release.minor)
+        if release.cuda and release.cudnn
+    }
+    if len(pairs) != 1:
+        return ""
+    ((cuda, cudnn),) = pairs
+    return f"TensorFlow {context.origin.version or context.origin.era} needs CUDA {cuda} and cuDNN {cudnn}. "
 
 
 def _suggest_release(context: LogContext) -> Remedy:
@@ -365,7 +438,7 @@ def _make_requirement_remedy(
     context: LogContext, release: Release | None, version: str | None
 ) -> tuple[Remedy, ...]:
     """Return the remedy that shows the requirements of the release, or of all releases if it is unknown."""
-    if release is None or not release.gpu:
+    if release is None or not release.gpu or (version is None and "-" in (context.origin.era or "-")):
         return (Remedy("See what each release needs.", ("tfdoctor matrix",)),)
     exact_version = version or release.minor
     cudnn = f" and cuDNN {release.cudnn}" if release.cudnn else ""

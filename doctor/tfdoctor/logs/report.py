@@ -22,7 +22,7 @@ from tfdoctor.logs.processes import (
     choose_process_decision,
 )
 from tfdoctor.logs.scan import scan
-from tfdoctor.logs.signatures import load_signatures
+from tfdoctor.logs.signatures import OTHER_BENIGN, load_signatures
 from tfdoctor.logs.sources import drop_other_eras, split_by_writer
 from tfdoctor.logs.verdict import choose_decision, is_registered
 
@@ -292,7 +292,7 @@ def _list_benign_codes(context: LogContext) -> tuple[str, ...]:
     codes: set[str] = set()
     for events in context.log.events.values():
         code = events[0].signature.benign_code
-        if code is not None:
+        if code is not None and code != OTHER_BENIGN:
             codes.add(code)
     return tuple(sorted(codes))
 
@@ -313,10 +313,11 @@ def _make_root_finding(
 ) -> Finding:
     """Return the finding on the cause of a decision."""
     cause = decision.cause
+    reason = advice.find_reason(context, cause)
     sentences = [
         decision.note,
-        advice.describe_usual_reason(context, cause),
-        "" if decision.title else cause.data.meaning,
+        reason or advice.describe_usual_reason(context, cause),
+        "" if decision.title or reason else cause.data.meaning,
     ]
     # unless the log shows another CUDA version, the note says little by itself: put it last
     if cause is Cause.LIBS_WRONG_VERSION and context.mismatched_cuda_versions is None:

@@ -22,11 +22,13 @@ from tfdoctor.core.records import dataclass
 from tfdoctor.core.versions import is_version
 from tfdoctor.logs.reader import DIGITS_TO_ZERO, decode_line, iter_messages
 
-__all__ = ["BENIGN_CODES", "Catalogue", "Match", "Role", "Signature", "load_signatures"]
+__all__ = ["BENIGN_CODES", "OTHER_BENIGN", "Catalogue", "Match", "Role", "Signature", "load_signatures"]
 
 Role = Literal["decisive", "supporting", "benign"]
 BENIGN_CODES = ("numa-node", "cudnn-factory", "tensorrt-missing", "avx-info", "onednn-info", "ptxas-fallback")
 """Codes of messages that look alarming and are harmless, as in the JSON output."""
+OTHER_BENIGN = "other"
+"""The code of all other harmless messages, which the JSON output does not list."""
 _ANCHOR_CHARS = 5
 """The length of an anchor in characters."""
 _PLAIN_BYTES = bytes(byte for byte in range(32, 127) if byte not in b"\\&<") + b"\n"
@@ -139,7 +141,7 @@ class Signature:
             error = "`match` and `no_match` must each have a line"
         elif (self.role == "benign") != (self.benign_code is not None):
             error = "`benign` belongs to the role `benign`, and to it alone"
-        elif self.benign_code is not None and self.benign_code not in BENIGN_CODES:
+        elif self.benign_code is not None and self.benign_code not in (*BENIGN_CODES, OTHER_BENIGN):
             error = f"`benign` is `{self.benign_code}`; it can be {', '.join(BENIGN_CODES)}"
         if error:
             raise ValueError(error)

@@ -178,6 +178,10 @@ def _render_details(explanation: Explanation, width: int) -> Iterable[Renderable
     if explanation.meaning:
         yield Text(explanation.meaning)
         yield Text("")
+    if explanation.message_remedies:
+        yield Text("What to do about this message", style="bold")
+        yield from _render_remedies(explanation.message_remedies, width)
+        yield Text("")
     if explanation.retired_rule is not None:
         yield from _render_retired(explanation.retired_rule, explanation.rules)
     for rule in explanation.rules:

@@ -478,7 +478,9 @@ def detect_placement(context: LogContext) -> Decision | None:
     if context.registration_event is None and _has_cpu_build(context):
         return Decision(
             Cause.CPU_ONLY_BUILD,
-            context.list_evidence("not-built-with-cuda", "built-with-cuda-asked", "answer-line"),
+            context.list_evidence(
+                "not-built-with-cuda", "compiler-not-linked", "built-with-cuda-asked", "answer-line"
+            ),
         )
     if log.has("placement"):
         return Decision(Cause.PLACEMENT_ERROR, context.list_evidence("placement"))
@@ -488,7 +490,7 @@ def detect_placement(context: LogContext) -> Decision | None:
 def _has_cpu_build(context: LogContext) -> bool:
     """Return whether the log shows a build without GPU support."""
     log = context.log
-    if log.has("not-built-with-cuda"):
+    if log.has("not-built-with-cuda", "compiler-not-linked"):
         return True
     return context.has_printed_answer("built-with-cuda-asked", "False")
 

@@ -47,6 +47,11 @@ FORK_NOTE = (
 def detect_containers(context: LogContext) -> Decision | None:
     """Return the cause if a container cannot use the GPUs of its host."""
     log = context.log
+    if log.has("device-plugin-no-nvml"):
+        return Decision(Cause.NO_NVIDIA_RUNTIME, context.list_evidence("device-plugin-no-nvml"))
+    if log.has("insufficient-gpus"):
+        title = "No node of the Kubernetes cluster offers a free GPU"
+        return Decision(Cause.CONTAINER_NO_GPU, context.list_evidence("insufficient-gpus"), title=title)
     if log.has("cuda-requirement"):
         return Decision(
             Cause.CONTAINER_CUDA_REQUIREMENT,
@@ -85,9 +90,13 @@ def _choose_container_cause(message: str) -> Cause:
 
 def detect_smi_failure(context: LogContext) -> Decision | None:
     """Return the cause if nvidia-smi failed and TensorFlow logged no error about the driver or a library."""
-    event = context.log.find_first("smi-failed")
-    if event is None or context.registration_event is not None or context.log.has("cuinit", "dso-failed"):
+    if context.registration_event is not None or context.log.has("cuinit", "dso-failed"):
         return None
+    event = context.log.find_first("smi-failed")
+    if event is None:
+        tables = context.log.list_events("smi-table")
+        lacks_library = any(table.get("cuda") == "N/A" for table in tables)
+        return Decision(Cause.NO_DRIVER, tuple(tables[:1])) if lacks_library else None
     message = event.get("what").lower()
     cause = Cause.NO_DRIVER
     if "mismatch" in message:
@@ -96,6 +105,9 @@ def detect_smi_failure(context: LogContext) -> Decision | None:
         cause = Cause.CONTAINER_NVML_LOST
     elif "no devices" in message:
         cause = Cause.NO_DEVICE
+    elif "device handle" in message:
+        title = "nvidia-smi cannot reach one of the cards"
+        return Decision(Cause.NO_DEVICE, context.list_evidence("smi-failed"), title=title)
     return Decision(cause, context.list_evidence("smi-failed"))
 
 
@@ -125,7 +137,7 @@ def detect_installation(context: LogContext) -> Decision | None:
         ("glibc", Cause.GLIBC_TOO_OLD, ()),
         ("libstdcxx", Cause.LIBSTDCXX_TOO_OLD, ()),
         ("illegal-instruction", Cause.ILLEGAL_INSTRUCTION_AVX, ()),
-        ("dll-init", Cause.ILLEGAL_INSTRUCTION_AVX, (Cause.MSVC_RUNTIME_MISSING,)),
+        ("dll-init", Cause.MSVC_RUNTIME_MISSING, (Cause.ILLEGAL_INSTRUCTION_AVX,)),
     ):
         if context.log.has(name):
             return Decision(cause, context.list_evidence(name), other_causes)
@@ -140,6 +152,8 @@ def _detect_package_conflict(context: LogContext) -> Decision | None:
         ("protobuf", Cause.PROTOBUF_CONFLICT),
         ("numpy-abi", Cause.NUMPY_ABI),
         ("no-wheel", Cause.NO_MATCHING_WHEEL),
+        ("gpu-package-removed", Cause.NO_MATCHING_WHEEL),
+        ("op-library-symbol", Cause.PACKAGE_CONFLICT),
     ):
         if context.log.has(name):
             return Decision(cause, context.list_evidence(name))

@@ -26,6 +26,8 @@ _INSTALLED_PATH = re.compile(
 _TENSORFLOW_PATH = re.compile(
     r"(?:site|dist)-packages[\\/](?:tensorflow|tensorflow_core|tensorflow_intel)[\\/]"
 )
+_MIXED_LIBRARIES = re.compile(r"libtensorflow_(?:cc|framework)\.so[.\d]{0,12}: undefined symbol")
+"""An error of TensorFlow's own libraries if they belong to different releases."""
 _GPU_PACKAGE_PATH = re.compile(
     r"(?:site|dist)-packages[\\/](?:tensorflow(?:_core|_intel)?|nvidia|tensorrt|tensorflow-plugins)[\\/]"
 )
@@ -164,6 +166,8 @@ def _detect_in_tracebacks(context: LogContext) -> Decision | None:
             and _INSTALLED_PATH.search(path) is None
         ):
             return Decision(Cause.SHADOWED_MODULE, evidence, note=_suggest_rename(path))
+        if _MIXED_LIBRARIES.search(event.text):
+            return Decision(Cause.DAMAGED_FILE, evidence, (Cause.BOTH_PACKAGES,))
         name = (event.get("source") or event.get("of") or event.get("lost")).partition(".")[0]
         if name.startswith("tensorflow") and name != "tensorflow_estimator":
             continue  # part of TensorFlow itself is missing: two packages overwrote each other, or a file shadows it

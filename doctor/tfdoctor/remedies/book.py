@@ -1,0 +1,63 @@
+"""Choose the entries of compat/remedies.toml that apply to what was seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.core import versions
+from tfdoctor.core.causes.steps import Remedy
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tfdoctor.compat.remedies import BookEntry
+    from tfdoctor.core.causes import Cause
+
+__all__ = ["choose_entries", "make_book_remedy"]
+
+MAX_ENTRIES = 2
+
+
+def choose_entries(
+    entries: Iterable[BookEntry],
+    cause: Cause,
+    list_lines: Callable[[str], Iterable[str]],
+    version: str | None,
+) -> tuple[BookEntry, ...]:
+    """Return the entries that apply, the one with the most conditions first.
+
+    `list_lines` returns the lines that match a signature. `version` is that of TensorFlow, None if it is unknown.
+    """
+
+    def is_seen(signature: str, pattern: re.Pattern[str]) -> bool:
+        return any(pattern.search(line) for line in list_lines(signature))
+
+    chosen = [
+        entry
+        for entry in entries
+        if cause.value in entry.causes
+        and all(is_seen(signature, pattern) for signature, pattern in entry.seen.items())
+        and not any(is_seen(signature, pattern) for signature, pattern in entry.unless.items())
+        and (not entry.versions or (version is not None and versions.satisfies(version, entry.versions)))
+    ]
+    return tuple(sorted(chosen, key=_count_conditions, reverse=True)[:MAX_ENTRIES])
+
+
+def _count_conditions(entry: BookEntry) -> int:
+    return len(entry.seen) + len(entry.unless) + bool(entry.versions)
+
+
+def make_book_remedy(entry: BookEntry, values: Mapping[str, str]) -> Remedy:
+    """Return the remedy of an entry. `values` replace the placeholders in its text and commands."""
+
+    def fill(text: str) -> str:
+        for name, value in values.items():
+            text = text.replace(f"{{{name}}}", value)
+        return text
+
+    return Remedy(
+        fill(entry.text),
+        tuple(fill(command) for command in entry.commands),
+        changes_system=entry.changes_system,
+    )
