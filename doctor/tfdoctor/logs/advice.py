@@ -12,7 +12,7 @@ from tfdoctor.core.causes.steps import Remedy
 from tfdoctor.logs.libraries import find_search_path
 from tfdoctor.prediction.fit.compatibility import find_gpu_reasons, is_locked
 from tfdoctor.prediction.fit.models import Host, HostGpu
-from tfdoctor.remedies.book import choose_entries, make_book_remedy
+from tfdoctor.remedies.book import choose_entries, fill_placeholders, make_book_remedy
 from tfdoctor.remedies.engine import list_configure_commands, make_toolkit_remedy
 from tfdoctor.remedies.search_path import format_export_lines
 
@@ -55,6 +55,8 @@ _FIXED_REMEDIES: dict[CommonRemedy, Remedy] = {
 """The remedies that do not depend on the log."""
 _TOOLKIT_FOLDER = re.compile(r"^(/[\w./-]{0,80}/cuda(-\d{1,2}\.\d)?)/(?:targets/[\w-]{1,40}/)?lib(?:64)?/?$")
 """A library folder of a CUDA toolkit. The groups are the toolkit's root and the version in its name, such as "-11.2"."""
+_CUDA = re.compile(r"cuda ?>= ?(\d{1,2}\.\d{1,2})")
+_WHEEL = re.compile(r"-cp(\d)(\d{1,2})-")
 _COUNTERS_REMEDY = Remedy(
     "Start the container with --cap-add=SYS_ADMIN, or load the kernel module nvidia with "
     "NVreg_RestrictProfilingToAdminUsers=0, or do without the profiler.",
@@ -97,7 +99,8 @@ def list_specific_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, .
 
 def find_reason(context: LogContext, cause: Cause) -> str:
     """Return the sentence that explains the cause in the circumstances of this log; empty if there is none."""
-    return next((entry.reason for entry in _choose_entries(context, cause) if entry.reason), "")
+    reason = next((entry.reason for entry in _choose_entries(context, cause) if entry.reason), "")
+    return fill_placeholders(reason, _list_placeholder_values(context)) if "{" in reason else reason
 
 
 def _choose_entries(context: LogContext, cause: Cause) -> tuple[BookEntry, ...]:
@@ -116,6 +119,10 @@ def _list_placeholder_values(context: LogContext) -> dict[str, str]:
     version = context.origin.version or (release.minor if release is not None else None)
     environment = next((event.get("env") for event in context.log.list_events("conda-hint")), "")
     return {
+        **_list_log_values(context),
+        "driver_option": _make_driver_option(context),
+        "tf_keras": f"~={release.minor}.0" if release is not None else "",
+        "keras": release.minor if release is not None else "MINOR",
         "env": shlex.quote(environment) if environment else "$CONDA_PREFIX",
         "gpus": _make_machine_options(context),
         "release": f"=={context.origin.version}" if context.origin.version else "",
@@ -125,6 +132,32 @@ def _list_placeholder_values(context: LogContext) -> dict[str, str]:
         "cudnn": str(versions.major(release.cudnn))
         if release is not None and release.cudnn
         else "of the release",
+    }
+
+
+def _list_log_values(context: LogContext) -> dict[str, str]:
+    """Return the values of the placeholders that come from single messages."""
+    log, release = context.log, _find_release(context)
+    wanted = next(
+        (match[1] for event in log.list_events("cuda-requirement") if (match := _CUDA.search(event.text))), ""
+    )
+    minimum = context.compat.find_driver_minimum(wanted).minimum if wanted else None
+    wheel = next(
+        (match for event in log.list_events("no-wheel") if (match := _WHEEL.search(event.text))), None
+    )
+    built = next((event.get("built") for event in log.list_events("cudnn-version") if event.get("built")), "")
+    numbers = built.split(".")
+    cuda_major = versions.major(release.cuda) if release is not None and release.cuda else 12
+    return {
+        "wanted_cuda": wanted or "of its version",
+        "wanted_driver": minimum or "a newer one",
+        "wheel_python": f"{wheel[1]}.{wheel[2]}" if wheel is not None else "3",
+        "tls_library": shlex.quote(
+            next((event.get("library") for event in log.list_events("static-tls")), "LIBRARY")
+        ),
+        "cudnn_requirement": f"nvidia-cudnn-cu{cuda_major}>={'.'.join(numbers[:2])},<{int(numbers[0]) + 1}"
+        if len(numbers) > 1
+        else f"nvidia-cudnn-cu{cuda_major}",
     }
 
 

@@ -63,7 +63,11 @@ class LogContext:
     def is_windows(self) -> bool:
         """Whether the log comes from native Windows, where TensorFlow opens no Linux libraries."""
         dso_events = self.log.list_events("dso-opened", "dso-failed", "dso-failed-old")
-        return self.log.has("windows-hint") and not any(".so" in event.get("soname") for event in dso_events)
+        return (
+            self.log.has("windows-hint")
+            and not self.log.has("wsl-hint")
+            and not any(".so" in event.get("soname") for event in dso_events)
+        )
 
     @cached_property
     def registered_devices(self) -> tuple[RegisteredDevice, ...]:
@@ -197,7 +201,7 @@ class LogContext:
         """Return whether every release that can have written the log has this trait (compat/traits.toml)."""
         trait = self.compat.get_trait(name)
         return (trait.since is None or self._is_since(trait.since)) and (
-            trait.until is None or self._is_until(trait.until)
+            trait.until is None or self.is_at_most(trait.until)
         )
 
     def _is_since(self, minor: str) -> bool:
@@ -206,7 +210,7 @@ class LogContext:
         min_minor = (self.origin.era or "").rstrip("+").partition("-")[0]
         return bool(min_minor) and versions.compare(min_minor, minor) >= 0
 
-    def _is_until(self, minor: str) -> bool:
+    def is_at_most(self, minor: str) -> bool:
         """Return whether this minor release or an older one certainly wrote the log."""
         era = self.origin.era or "+"
         return not era.endswith("+") and versions.compare(era.rpartition("-")[2], minor) <= 0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.remedies import BookEntry
     from tfdoctor.core.causes import Cause
 
-__all__ = ["choose_entries", "make_book_remedy"]
+__all__ = ["choose_entries", "fill_placeholders", "make_book_remedy"]
 
 MAX_ENTRIES = 2
 
@@ -50,14 +50,15 @@ def _count_conditions(entry: BookEntry) -> int:
 
 def make_book_remedy(entry: BookEntry, values: Mapping[str, str]) -> Remedy:
     """Return the remedy of an entry. `values` replace the placeholders in its text and commands."""
-
-    def fill(text: str) -> str:
-        for name, value in values.items():
-            text = text.replace(f"{{{name}}}", value)
-        return text
-
     return Remedy(
-        fill(entry.text),
-        tuple(fill(command) for command in entry.commands),
+        fill_placeholders(entry.text, values),
+        tuple(fill_placeholders(command, values) for command in entry.commands),
         changes_system=entry.changes_system,
     )
+
+
+def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
+    """Replace each `{name}` with its value."""
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text

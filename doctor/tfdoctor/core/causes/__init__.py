@@ -450,7 +450,8 @@ class Cause(str, enum.Enum):
         finding_code="TFD807",
         log_remedies=(
             Remedy(
-                "Let TensorFlow choose another device where needed: tf.config.set_soft_device_placement(True)."
+                "Let TensorFlow choose another device where needed: tf.config.set_soft_device_placement(True), or in "
+                "TensorFlow 1 tf.ConfigProto(allow_soft_placement=True) for the session."
             ),
             Remedy(
                 "See in the code what asks for that device, and in the log where operations went.",

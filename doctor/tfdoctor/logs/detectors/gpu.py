@@ -460,8 +460,15 @@ def detect_both_packages(context: LogContext) -> Decision | None:
     log = context.log
     if context.registration_event is not None or not context.has_both_packages:
         return None
+    # before 2.1 the package without GPU code overwrites the other one
+    overwrites = log.has("package-listed") and not any(
+        versions.compare(event.get("version") or "9", "2.1") >= 0
+        for event in log.list_events("package-listed")
+    )
+    has_messages = log.has("format-classic", "format-absl")
     if not (
-        log.has("attribute-missing", "native-runtime-failed")
+        (overwrites and not has_messages)
+        or log.has("attribute-missing", "native-runtime-failed")
         or has_listed_no_gpu(context)
         or _has_cpu_build(context)
     ):

@@ -49,9 +49,14 @@ def detect_containers(context: LogContext) -> Decision | None:
     log = context.log
     if log.has("device-plugin-no-nvml"):
         return Decision(Cause.NO_NVIDIA_RUNTIME, context.list_evidence("device-plugin-no-nvml"))
-    if log.has("insufficient-gpus"):
-        title = "No node of the Kubernetes cluster offers a free GPU"
-        return Decision(Cause.CONTAINER_NO_GPU, context.list_evidence("insufficient-gpus"), title=title)
+    if log.has("insufficient-gpus", "untolerated-taint"):
+        title = "No node of the Kubernetes cluster takes this pod"
+        if log.has("insufficient-gpus"):
+            title = "No node of the Kubernetes cluster offers a free GPU"
+        evidence = context.list_evidence("insufficient-gpus", "untolerated-taint")
+        return Decision(Cause.CONTAINER_NO_GPU, evidence, title=title)
+    if log.has("apptainer-no-files"):
+        return Decision(Cause.CONTAINER_DRIVER_LIBS, context.list_evidence("apptainer-no-files"))
     if log.has("cuda-requirement"):
         return Decision(
             Cause.CONTAINER_CUDA_REQUIREMENT,
@@ -120,11 +125,12 @@ def detect_windows(context: LogContext) -> Decision | None:
         version is not None
         and context.compat.has_trait(version, "windows-without-gpu")
         and context.is_windows
-        and context.log.has("gpu-none-listed")
+        and context.log.has("gpu-none-listed", "devices-listed-cpu")
         and context.registration_event is None
     ):
         return Decision(
-            Cause.WINDOWS_NATIVE_UNSUPPORTED, context.list_evidence("gpu-none-listed", "tf-version")
+            Cause.WINDOWS_NATIVE_UNSUPPORTED,
+            context.list_evidence("gpu-none-listed", "devices-listed-cpu", "tf-version"),
         )
     return None
 
@@ -137,10 +143,18 @@ def detect_installation(context: LogContext) -> Decision | None:
         ("glibc", Cause.GLIBC_TOO_OLD, ()),
         ("libstdcxx", Cause.LIBSTDCXX_TOO_OLD, ()),
         ("illegal-instruction", Cause.ILLEGAL_INSTRUCTION_AVX, ()),
-        ("dll-init", Cause.MSVC_RUNTIME_MISSING, (Cause.ILLEGAL_INSTRUCTION_AVX,)),
     ):
         if context.log.has(name):
             return Decision(cause, context.list_evidence(name), other_causes)
+    if context.log.has("dll-init"):
+        causes = (Cause.MSVC_RUNTIME_MISSING, Cause.ILLEGAL_INSTRUCTION_AVX)
+        # before the processors and the runtimes of today, it was usually AVX
+        cause, other_cause = causes[::-1] if context.is_at_most("2.10") else causes
+        return Decision(cause, context.list_evidence("dll-init"), (other_cause,))
+    if context.log.has("dependent-libraries"):
+        return Decision(
+            Cause.IMPORT_MISSING_CUDA_LIB, context.list_evidence("dependent-libraries"), LIBRARY_CAUSES
+        )
     return _detect_missing_at_import(context) or _detect_package_conflict(context)
 
 
@@ -153,7 +167,13 @@ def _detect_package_conflict(context: LogContext) -> Decision | None:
         ("numpy-abi", Cause.NUMPY_ABI),
         ("no-wheel", Cause.NO_MATCHING_WHEEL),
         ("gpu-package-removed", Cause.NO_MATCHING_WHEEL),
+        ("filesystem-package", Cause.NO_MATCHING_WHEEL),
+        ("conda-no-cuda", Cause.NO_MATCHING_WHEEL),
         ("op-library-symbol", Cause.PACKAGE_CONFLICT),
+        ("tf-keras-missing", Cause.PACKAGE_CONFLICT),
+        ("keras-of-another-release", Cause.PACKAGE_CONFLICT),
+        ("static-tls", Cause.PACKAGE_CONFLICT),
+        ("resolver-conflict", Cause.PACKAGE_CONFLICT),
     ):
         if context.log.has(name):
             return Decision(cause, context.list_evidence(name))
