@@ -105,7 +105,7 @@ def test_timestamped_lines_are_grouped_by_their_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rng = random.Random(7)
-    messages = [*EXAMPLES[:40], "nothing that is known", "step 3 loss 0.5"]
+    messages = [*EXAMPLES[:20], "nothing that is known", "step 3 loss 0.5"]
     lines = [f"2024-03-01 10:00:{n % 60:02d}.{n:06d}: {rng.choice(messages)}" for n in range(6000)]
     data = "".join(f"{line}\n".replace("\n", " ").rstrip() + "\n" for line in lines).encode()
     results = []

@@ -292,8 +292,8 @@ CASES: list[tuple[str, str, str]] = [
     ),
     ("no AVX", "illegal-instruction-avx", "Illegal instruction (core dumped)\n"),
     (
-        "no AVX, Windows",
-        "illegal-instruction-avx",
+        "DLL initialization",
+        "msvc-runtime-missing",
         "ImportError: DLL load failed while importing _x: A dynamic link library (DLL) initialization routine failed.\n",
     ),
     (

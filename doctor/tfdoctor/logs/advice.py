@@ -122,6 +122,7 @@ def _list_placeholder_values(context: LogContext) -> dict[str, str]:
         **_list_log_values(context),
         "driver_option": _make_driver_option(context),
         "tf_keras": f"~={release.minor}.0" if release is not None else "",
+        "package": _name_package(release),
         "keras": release.minor if release is not None else "MINOR",
         "env": shlex.quote(environment) if environment else "$CONDA_PREFIX",
         "gpus": _make_machine_options(context),
@@ -135,13 +136,21 @@ def _list_placeholder_values(context: LogContext) -> dict[str, str]:
     }
 
 
+def _name_package(release: Release | None) -> str:
+    """Return the requirement of the release's package with GPU code, such as "tensorflow-gpu==1.14.0"."""
+    if release is None:
+        return "tensorflow[and-cuda]"
+    extra = f"[{release.pip_extra}]" if release.pip_extra else ""
+    return f"{release.package}{extra}=={release.version}"
+
+
 def _list_log_values(context: LogContext) -> dict[str, str]:
     """Return the values of the placeholders that come from single messages."""
     log, release = context.log, _find_release(context)
     wanted = next(
         (match[1] for event in log.list_events("cuda-requirement") if (match := _CUDA.search(event.text))), ""
     )
-    minimum = context.compat.find_driver_minimum(wanted).minimum if wanted else None
+    minimum = context.compat.find_driver_minimum(wanted).toolkit_driver if wanted else None
     wheel = next(
         (match for event in log.list_events("no-wheel") if (match := _WHEEL.search(event.text))), None
     )

@@ -234,6 +234,8 @@ class LogContext:
             return event.get("cc")
         event = self.log.find_last("device-properties")
         if event is None:
-            return None
+            named = self.log.find_first("card-named")
+            match = self.compat.find_gpus_by_name(named.get("name")) if named is not None else None
+            return match.capabilities[0] if match is not None else None
         capability = f"{event.get('major')}.{event.get('minor')}" if event.get("major") else None
         return event.get("cc") or event.get("xcc") or capability

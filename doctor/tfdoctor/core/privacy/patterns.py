@@ -50,10 +50,10 @@ PUBLIC_DOMAINS = (
 
 _PART = r"[^/\\\s:;'\"<>|,)(\]\[{}]{1,255}"
 """A component of a path."""
-_HOME_PART = rf"(?:[A-Z][A-Z0-9.-]{{1,20}}\\{{1,2}})?{_PART}"
-"""A folder of homes can contain folders such as `DOMAIN\\user`."""
+_HOME_PART = rf"(?:[A-Z][A-Z0-9.-]{{1,20}}\\{{1,2}})?{_PART}(?:(?: \w[\w.'-]{{0,30}}){{1,3}}(?=/))?"
+"""A folder of homes can contain folders such as `DOMAIN\\user`, and names with spaces if another component follows."""
 HOME_PATH = re.compile(
-    rf"((?:/(?:[\w-]{{0,12}}home\w{{0,3}}|[Uu]sers|u\d?)|(?:(?<![\w./-])|(?<=/eos)|(?<=/rds)|://[\w.:-]{{0,255}})/user)/{{1,3}})"
+    rf"((?:/(?:[\w-]{{0,12}}home\w{{0,3}}|HOME|[Uu]sers|u\d?)|(?:(?<![\w./-])|(?<=/eos)|(?<=/rds)|://[\w.:-]{{0,255}})/user)/{{1,3}})"
     rf"((?:{_HOME_PART}/){{0,3}}{_HOME_PART})"
 )
 """A path below a folder of homes: the name of that folder, and up to four components after it.
@@ -192,7 +192,12 @@ MESSAGE_HOST_PATTERNS = (
     # pdsh and clush put the host before each line
     re.compile(
         r"(?m)^(?!(?:std(?:err|out)|worker|rank|task|ps|chief|train\w{0,6}|main|gpu|step|epoch)[\d_-]{0,6}:)"
-        r"([A-Za-z][\w.-]{1,252}): (?=\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|[IWEF]\d{4} \d\d:\d\d:)"
+        r"([A-Za-z][\w.-]{1,252}): (?=\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|[IWEF]\d{4} \d\d:\d\d:|[IWEF] (?:tensorflow|external)/)"
+    ),
+    # before a line without a time, only names that look like those of hosts
+    re.compile(
+        r"(?<![\w.:/@-])(?!(?:std(?:err|out)|worker|rank|task|ps|chief|train\w{0,6}|main|gpu|step|epoch|python)[\d._-]{0,6}:)"
+        r"(?=[\w.]{0,250}[\d-])([A-Za-z][\w.-]{1,252}): (?=(?:\w+\.)*\w*(?:Error|Exception|Warning): |Traceback \(most|  File \")"
     ),
     re.compile(r"(?i)\bconnect(?:ed|ion)? (?:to|from) ([A-Za-z][\w.-]{0,252}) port \d"),  # libcurl
     re.compile(r"\bconnect to host ([A-Za-z0-9][\w.-]{0,252}) port "),

@@ -262,6 +262,12 @@ def detect_missing_gpu_code(context: LogContext) -> Decision | None:
             is_newer
             or "PTX" in event.get("what")
             or (capability is not None and _is_at_least(capability, "8.9"))
+            # CUDA 10 reports this for cards of the generation Ampere
+            or (
+                event.get("what") == "device kernel image is invalid"
+                and capability is not None
+                and _is_at_least(capability, "8.0")
+            )
         )
         is_too_new = is_too_new and not is_older
         cause = Cause.GPU_TOO_NEW if is_too_new else Cause.GPU_TOO_OLD
