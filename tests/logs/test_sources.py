@@ -101,7 +101,7 @@ def test_wrong_cuda_with_four_gpus() -> None:
     for words in (
         "10.1 is on LD_LIBRARY_PATH, but CUDA 10.0",
         "libcudnn.so.7 was found",
-        "4 cards are present",
+        "4 cards (Tesla M60) are present",
     ):
         assert words in report.root_finding.explanation
     build = next(

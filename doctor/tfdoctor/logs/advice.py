@@ -176,8 +176,9 @@ def _make_remedies(context: LogContext, kind: CommonRemedy) -> Sequence[Remedy]:
         return (_suggest_release(context),)
     if kind in (CommonRemedy.LIBRARIES, CommonRemedy.LIBRARY):
         options = _make_library_remedies(context)
-        # the causes with LIBRARY suggest `tfdoctor check`, the first option, themselves
-        return options[1:2] or options if kind is CommonRemedy.LIBRARY else options
+        # the causes with LIBRARY suggest `tfdoctor check` themselves
+        others = [option for option in options if option.commands[:1] != ("tfdoctor check",)]
+        return (others or options)[:1] if kind is CommonRemedy.LIBRARY else options
     if kind is CommonRemedy.PROFILER:
         return (_COUNTERS_REMEDY if context.log.has("cupti-not-permitted") else _make_cupti_remedy(context),)
     if kind is CommonRemedy.DRIVER_START:
@@ -346,8 +347,8 @@ def _find_release(context: LogContext) -> Release | None:
 def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
     """Return the remedies for missing libraries.
 
-    The first remedy repairs the environment. The others suggest a new environment or image, a suitable release, and
-    the requirements of the release.
+    The first remedy repairs the environment, or if no packages with CUDA exist for the release, it makes an image. The
+    others suggest a new environment or image, a suitable release, and the requirements of the release.
     """
     release, version = _find_release(context), context.origin.version
     # without a release of compat/, the log comes from another build of this version
@@ -407,10 +408,14 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
         or _has_base_image(context, release)
     ):
         suggestion = (
-            f"Or build a container image of TensorFlow {exact_version} in which it finds them."
+            f"uild a container image of TensorFlow {exact_version} in which it finds them."
             f"{_describe_code(context, release)}"
         )
-        remedies.append(Remedy(suggestion, (f"tfdoctor build --tf {release_argument}{machine_options}",)))
+        command = f"tfdoctor build --tf {release_argument}{machine_options}"
+        if has_cuda_packages:
+            remedies.append(Remedy(f"Or b{suggestion}", (command,)))
+        else:
+            remedies.insert(0, Remedy(f"B{suggestion}", (command,)))
     else:
         remedies.append(
             Remedy(

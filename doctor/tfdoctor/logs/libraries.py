@@ -261,10 +261,13 @@ def describe_available_libraries(missing: Sequence[UnopenedLibrary], log: Log, c
         sentences.append(f"{', '.join(sonames[:6])} {'was' if len(sonames) == 1 else 'were'} found.")
     gpu_count = len({event.get("index") for event in log.list_events("device-found")})
     if gpu_count and log.has("registration-skipped"):
+        properties = log.list_events("device-properties")
+        names = {event.get("name") or event.get("xla") for event in properties} - {""}
+        name = f" ({names.pop().strip()})" if len(names) == 1 else ""
         sentences.append(
-            "One card is present but not registered."
+            f"One card{name} is present but not registered."
             if gpu_count == 1
-            else f"{gpu_count} cards are present, but none is registered."
+            else f"{gpu_count} cards{name} are present, but none is registered."
         )
     return " ".join(sentences)
 
