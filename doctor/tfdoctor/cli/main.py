@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from typer.core import TyperGroup
 
-from tfdoctor.cli.commands import list_commands, load_command
+from tfdoctor.cli.commands import CORE_COMMANDS, list_commands, load_command
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.text import clean_line
 
@@ -44,7 +44,7 @@ class _Commands(Mapping[str, Any]):
             app = typer.Typer(add_completion=False, rich_markup_mode=None)
             app.command(
                 name,
-                help=f"{list_commands()[name]}\n\n{details}",
+                help=f"{CORE_COMMANDS.get(name) or list_commands()[name]}\n\n{details}",
                 # In `run`, everything after the program's name belongs to the program.
                 context_settings={"allow_interspersed_args": name != "run"},
             )(function)
