@@ -183,6 +183,7 @@ class Diagnosis(TypedDict):
     """The minor releases that can have written the log, such as "2.4-2.11". None if unknown."""
     gpu_registered: bool | None
     devices: list[DeviceJson]
+    cards: list[DeviceJson]
     missing_libraries: list[str]
     benign: list[str]
     """The codes of the harmless messages in the log."""

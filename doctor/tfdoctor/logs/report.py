@@ -10,6 +10,7 @@ from tfdoctor.core.causes.codes import HARMLESS, MISLEADING, RELEASE
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.core.text import lower_first
 from tfdoctor.logs import advice
+from tfdoctor.logs.cards import list_cards
 from tfdoctor.logs.detectors import cluster as cluster_detectors
 from tfdoctor.logs.known_issues import describe_known_problems
 from tfdoctor.logs.libraries import is_cupti_library, list_sonames
@@ -66,6 +67,8 @@ class LogReport:
     gpu_registered: bool | None
     """Whether TensorFlow registered a GPU, or None if the log does not say."""
     registered_devices: tuple[RegisteredDevice, ...]
+    cards: tuple[RegisteredDevice, ...] = field(default=(), kw_only=True)
+    """Every GPU that the log names, registered or not."""
     missing_sonames: tuple[str, ...]
     """The sonames, sorted."""
     benign_codes: tuple[str, ...]
@@ -241,6 +244,7 @@ def _make_report(context: LogContext, decision: Decision, file_name: str) -> Log
         era=context.origin.era,
         gpu_registered=is_gpu_registered,
         registered_devices=context.registered_devices,
+        cards=list_cards(context.log, context.compat),
         missing_sonames=missing_sonames,
         benign_codes=benign_codes,
         cause=decision.cause,

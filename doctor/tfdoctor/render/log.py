@@ -115,6 +115,7 @@ def make_log_json(report: LogReport) -> dict[str, Any]:
         "era": report.era,
         "gpu_registered": report.gpu_registered,
         "devices": [_make_device_json(device) for device in report.registered_devices],
+        "cards": [_make_device_json(card) for card in report.cards],
         "missing_libraries": list(report.missing_sonames),
         "benign": list(report.benign_codes),
         "verdict": {
