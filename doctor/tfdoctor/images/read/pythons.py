@@ -82,7 +82,9 @@ class PythonTracker:
         if folder and folder in self.environments:
             return self.environments[folder]
         if program == "uv":
-            return self.version_by_command.get("python", self.version_by_command.get("python3"))
+            if "uv" in self.version_by_command:
+                return self.version_by_command["uv"]
+            return self.version_by_command.get("python") or self.version_by_command.get("python3")
         match = _UNVERSIONED_PROGRAM.fullmatch(program)
         if match is None or (folder and folder not in ("/usr", "/usr/local", "")):
             return None

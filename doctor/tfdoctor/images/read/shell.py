@@ -385,7 +385,7 @@ def _parse_redirection(
     builder: _CommandBuilder,
 ) -> int:
     """Add the redirection at `position` to the command, and return the index after it."""
-    is_glued = position > 0 and text[position - 1] not in " \t\n0123456789" and bool(builder.words)
+    is_glued = position > 0 and text[position - 1] not in " \t\n0123456789&" and bool(builder.words)
     if position > 0 and text[position - 1].isdigit() and builder.words:
         # In `2>x`, the digit is a file descriptor. In `tensorflow2>x`, it belongs to the word.
         is_glued = len(builder.words[-1].text) > 1 and builder.words[-1].text[-1] == text[position - 1]
