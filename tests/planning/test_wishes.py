@@ -1,8 +1,7 @@
-"""`recommend` against brute.py, which tries everything and shares no code with it."""
+"""Requests of users, and the releases that `recommend` must give them."""
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections import defaultdict
 from dataclasses import replace
@@ -10,21 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from planning import brute
 from planning.wishes import FURTHER_CASES, USER_CASES, RequestCase
 from tfdoctor.cli.machine import select_host
 from tfdoctor.compat import Compat
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.findings import Cause
 from tfdoctor.diagnosis.report import diagnose
-from tfdoctor.planning import Method, Recipe, Recommendation, Request, make_predicted_facts, recommend
+from tfdoctor.planning import Method, Recommendation, Request, make_predicted_facts, recommend
 from tfdoctor.planning.arguments import make_plan, parse_python_version
 from tfdoctor.prediction.fit import Host, HostGpu, Reason
 from tfdoctor.render.plan import make_recommendation_json, render_recommendation
 
 COMPAT = Compat.load()
 HOSTS = Path(__file__).parents[1] / "hosts"
-LAB = bool(os.environ.get("TFDOCTOR_LAB_FULL"))
 
 
 def parse_options(typed: str) -> dict[str, list[str]]:
@@ -78,50 +75,8 @@ def test_request_gets_the_expected_release(wish: RequestCase) -> None:
     assert wish.recipe in (None, first.recipe.value)
 
 
-@pytest.mark.few(12)
-@pytest.mark.parametrize(
-    "wish",
-    [case for case in (*USER_CASES, *FURTHER_CASES) if case.answer[0] in "12-"],
-    ids=lambda wish: wish.typed,
-)
-def test_expected_release_matches_brute_force(wish: RequestCase) -> None:
-    options = parse_options(wish.typed)
-    machine = brute.BruteMachine(tuple(wish.cards.split()), wish.driver, windows="wsl" in wish.typed)
-    first_values = {name: next(iter(options[name]), None) for name in ("tf", "python", "method")}
-    best = brute.find_best(machine, **first_values)
-    assert (best.version if best is not None else "-") == wish.answer
-
-
-# ---------------------------------------------------------------- requests by version
-
-
 def make_host(cards: tuple[str, ...], driver: str | None) -> Host:
     return Host(tuple(HostGpu(f"compute capability {card}", card) for card in cards), driver)
-
-
-def find_disagreements(cards: tuple[str, ...], driver: str | None, tf: str | None) -> list[str]:
-    """Return how the plan for a machine differs from brute force, as a list of at most one text."""
-    answer = recommend(COMPAT, Request(tensorflow=tf), make_host(cards, driver))
-    best = brute.find_best(brute.BruteMachine(cards, driver), tf=tf)
-    request = f"{cards} {driver} --tf {tf}"
-    if best is None or not answer.options:
-        planned = [option.tensorflow for option in answer.options]
-        return [] if best is None and not planned else [f"{request}: planned {planned}, found {best}"]
-    first = answer.options[0]
-    if (first.tensorflow, first.serious_count) != (best.version, best.serious):
-        return [
-            f"{request}: planned {first.tensorflow} ({first.recipe.value}, {first.serious_count}), found {best}"
-        ]
-    return []
-
-
-@pytest.mark.parametrize("cards", [("7.0",), ("8.6",)])
-def test_request_by_version_matches_brute_force(cards: tuple[str, ...]) -> None:
-    versions = [release["version"] for release in brute.list_releases()][:: 1 if LAB else 3]
-    problems = [
-        text for version in {*versions, "1.15.0"} for text in find_disagreements(cards, None, version)
-    ]
-    assert not problems
 
 
 # ---------------------------------------------------------------- texts
@@ -255,7 +210,3 @@ def _conflict_reasons(version: str, card: str) -> tuple[Reason, ...]:
     answer = recommend(COMPAT, Request(tensorflow=version), make_host((card,), None))
     assert answer.conflict is not None
     return answer.conflict.reasons
-
-
-def test_brute_force_has_the_same_recipes() -> None:
-    assert {*brute.RECIPES} == {recipe.value for recipe in Recipe}
