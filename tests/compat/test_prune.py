@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from compat.every_row import for_each
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.compat.prune import load_prune
@@ -53,7 +54,7 @@ def test_table_is_read() -> None:
     assert all(leftover.sources and leftover.reason for leftover in leftovers)
 
 
-@pytest.mark.parametrize("release", RELEASES, ids=lambda row: row.version)
+@for_each(RELEASES, lambda row: row.version)
 def test_no_required_library_is_removed(release: Release) -> None:
     cuda_set = COMPAT.find_cuda_set(release.version)
     assert cuda_set is not None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from compat.every_row import for_each
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.core import versions
@@ -156,7 +157,7 @@ def test_final_releases_are_complete() -> None:
     assert len(FINAL_VERSIONS) > 90
 
 
-@pytest.mark.parametrize("version", FINAL_VERSIONS)
+@for_each(FINAL_VERSIONS)
 def test_every_release_has_options_or_reasons(version: str) -> None:
     answer = recommend_for(version)
     check_answer(answer)
