@@ -22,17 +22,22 @@ FACTS = Path(__file__).resolve().parents[2].parent / "shared" / "facts" / "image
 
 
 def test_tags_of_nvidia_cuda() -> None:
-    names = [tag.name for tag in COMPAT.list_image_tags("11.8", 8, "runtime")]
+    names = [tag.name for tag in IMAGES.list_tags("11.8", cudnn_major=8, flavour="runtime")]
     assert names == [
         f"nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu{system}" for system in ("22.04", "20.04", "18.04")
     ]
-    cudnn_by_system = {tag.system: tag.cudnn for tag in COMPAT.list_image_tags("11.8", 8, "runtime")}
+    cudnn_by_system = {
+        tag.system: tag.cudnn for tag in IMAGES.list_tags("11.8", cudnn_major=8, flavour="runtime")
+    }
     assert cudnn_by_system == {"22.04": "8.9.6.50", "20.04": "8.9.6.50", "18.04": "8.6.0.163"}
-    assert COMPAT.list_image_tags("12.4", 9, "devel")[0].name == "nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04"
-    assert COMPAT.list_image_tags("12.3", None, "base")[0].name == "nvidia/cuda:12.3.2-base-ubuntu22.04"
-    assert not COMPAT.list_image_tags("12.3", 8), "12.3.2 has cuDNN 9, the others none"
-    assert not COMPAT.list_image_tags("10")
-    assert not COMPAT.list_image_tags("14")
+    assert (
+        IMAGES.list_tags("12.4", cudnn_major=9, flavour="devel")[0].name
+        == "nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04"
+    )
+    assert IMAGES.list_tags("12.3", flavour="base")[0].name == "nvidia/cuda:12.3.2-base-ubuntu22.04"
+    assert not IMAGES.list_tags("12.3", cudnn_major=8), "12.3.2 has cuDNN 9, the others none"
+    assert not IMAGES.list_tags("10")
+    assert not IMAGES.list_tags("14")
 
 
 def test_no_cudnn_differs_from_unknown_cudnn() -> None:
@@ -105,7 +110,7 @@ def test_official_image_works_if_it_has_the_sonames() -> None:
     """Compare the CUDA and cuDNN of each image with the sonames that the release's wheel opens."""
     exceptions: set[str] = set()
     for release in COMPAT.releases:
-        image = COMPAT.find_official_image(release.version)
+        image = IMAGES.find_official(release.version)
         if not release.gpu or image is None or release.cuda is None:
             continue
         recipe = image.recipe
@@ -130,14 +135,14 @@ def test_each_final_gpu_release_has_at_most_one_recipe() -> None:
 
 
 def test_ngc_images() -> None:
-    assert COMPAT.list_ngc_images()[0].name == "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
-    assert [image.tag for image in COMPAT.list_ngc_images("1.15")] == [
+    assert IMAGES.list_ngc()[0].name == "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
+    assert [image.tag for image in IMAGES.list_ngc("1.15")] == [
         "23.03-tf1-py3",
         "21.10-tf1-py3",
         "20.06-tf1-py3",
     ]
-    assert all("-tf1-" not in image.tag for image in COMPAT.list_ngc_images("2"))
-    assert {image.cuda for image in COMPAT.list_ngc_images(cuda="12")} == {
+    assert all("-tf1-" not in image.tag for image in IMAGES.list_ngc("2"))
+    assert {image.cuda for image in IMAGES.list_ngc(cuda="12")} == {
         "12.0.1",
         "12.1.0",
         "12.1.1",
@@ -151,17 +156,17 @@ def test_ngc_images() -> None:
 
 
 def test_builds_of_a_python() -> None:
-    origins = [build.origin for build in COMPAT.find_python_builds("3.9.18")]
+    origins = [build.origin for build in COMPAT.pythons.find_builds("3.9.18")]
     assert origins == ["ubuntu 20.04", "python-build-standalone", "pyenv"]
-    candidate = COMPAT.find_python_builds("3.11", system="22.04")[0]
+    candidate = COMPAT.pythons.find_builds("3.11", system="22.04")[0]
     assert candidate.is_prerelease
-    assert not COMPAT.find_python_builds("2.6")
+    assert not COMPAT.pythons.find_builds("2.6")
 
 
 def test_every_python_of_a_gpu_release_is_available() -> None:
     for release in COMPAT.releases:
         if release.gpu and versions.is_at_least(release.version, "2.0"):
-            assert any(COMPAT.find_python_builds(python) for python in release.linux_pythons)
+            assert any(COMPAT.pythons.find_builds(python) for python in release.linux_pythons)
 
 
 def test_newer_system_has_a_newer_glibc() -> None:

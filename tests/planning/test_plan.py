@@ -534,7 +534,7 @@ def test_environment_is_installed_from_a_lock() -> None:
     for release in COMPAT.releases:
         if (
             release.package != "tensorflow"
-            or COMPAT.find_cuda_set(release.version) is None
+            or COMPAT.cuda_sets.find_for_release(release.version) is None
             or release.is_prerelease
         ):
             continue

@@ -206,7 +206,7 @@ def _list_remedies(
 
 def _make_container_remedy(compat: Compat, release: Release) -> Remedy | None:
     """Return the remedy with TensorFlow's own image, or None if no image is known to work."""
-    image = compat.find_official_image(release.version)
+    image = compat.images.find_official(release.version)
     if image is None or not image.recipe.has_working_libraries:
         return None
     recipe = image.recipe
@@ -223,7 +223,7 @@ def _describe_python_source(compat: Compat, python: str) -> str:
 
     Return "" if no build has an install command, or if the first such build is python-build-standalone.
     """
-    builds = compat.find_python_builds(python)
+    builds = compat.pythons.find_builds(python)
     installers = [build for build in builds if build.command is not None]
     if not installers or installers[0].origin == "python-build-standalone":
         return ""
