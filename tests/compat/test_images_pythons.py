@@ -257,3 +257,31 @@ def test_unpacked_size_is_at_least_the_packed_size() -> None:
         )
     newest = COMPAT.find_release("2.21.0")
     assert newest.unpacked_bytes > 1_000_000_000
+
+
+def test_cudnn_of_a_listed_image_may_be_unknown() -> None:
+    assert not [
+        tag
+        for image in IMAGES.cuda_images
+        if image.cudnn_tag == "cudnn" and not image.cudnn_by_system
+        for major in (8, 9)
+        for tag in IMAGES.list_tags(image.version, cudnn_major=major)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("system", "release", "managed", "python"),
+    [
+        ("ubuntu", "24.04", True, "3.12"),
+        ("ubuntu", "noble", True, "3.12"),
+        ("ubuntu", "22.04", False, "3.10"),
+        ("debian", "12", True, "3.11"),
+        ("debian", "bullseye", False, "3.9"),
+        ("debian", "24.04", False, None),
+        ("ubuntu", "12", False, None),
+        ("fedora", "24.04", False, None),
+    ],
+)
+def test_python_of_a_system(system: str, release: str, managed: bool, python: str | None) -> None:
+    assert COMPAT.pythons.is_managed(system, release) is managed
+    assert COMPAT.pythons.get_default_python(system, release) == python

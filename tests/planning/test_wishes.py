@@ -15,8 +15,8 @@ from tfdoctor.compat import Compat
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.findings import Cause
 from tfdoctor.diagnosis.report import diagnose
-from tfdoctor.planning import Method, Recommendation, Request, make_predicted_facts, recommend
-from tfdoctor.planning.arguments import make_plan, parse_python_version
+from tfdoctor.planning import Method, Recipe, Recommendation, Request, make_predicted_facts, recommend
+from tfdoctor.planning.arguments import make_plan, parse_gpu, parse_python_version
 from tfdoctor.prediction.fit import Host, HostGpu, Reason
 from tfdoctor.render.plan import make_recommendation_json, render_recommendation
 
@@ -210,3 +210,70 @@ def _conflict_reasons(version: str, card: str) -> tuple[Reason, ...]:
     answer = recommend(COMPAT, Request(tensorflow=version), make_host((card,), None))
     assert answer.conflict is not None
     return answer.conflict.reasons
+
+
+@pytest.mark.parametrize(
+    ("typed", "texts"),
+    [
+        ("--gpu T4 --tf 1.15 --method pip", ["another method: ", "the best TensorFlow "]),
+        (
+            "--gpu T4 --tf 2.10 --python 3.12",
+            ["another Python: ", "another TensorFlow: ", "the best TensorFlow "],
+        ),
+        (
+            "--gpu T4 --tf 1.14 --python 3.12 --method pip",
+            ["another method and another Python: ", "the best TensorFlow "],
+        ),
+        ("--gpu K80 --tf 2.15", ["another TensorFlow: ", "a different card: "]),
+        ("--gpu A100 --driver 450 --tf 2.15", ["another TensorFlow: ", "a newer driver, "]),
+        ("--gpu K80 --driver 525", ["another driver, of branch 470 "]),
+    ],
+)
+def test_suggestions_relax_one_thing_each(typed: str, texts: list[str]) -> None:
+    conflict = plan_for(typed).conflict
+    assert conflict is not None
+    suggested = [suggestion.text for suggestion in conflict.suggestions]
+    assert 0 < len(suggested) <= 4
+    missing = [text for text in texts if not any(suggestion.startswith(text) for suggestion in suggested)]
+    assert not missing, suggested
+    assert all(
+        suggestion.is_same_machine
+        is not suggestion.text.startswith(("a newer", "another driver", "a different"))
+        for suggestion in conflict.suggestions
+    )
+
+
+def test_choices_of_an_ambiguous_card_have_examples() -> None:
+    with pytest.raises(UsageError) as error:
+        plan_for('--gpu "GTX 750 Ti"')
+    first, second = (part for part in (error.value.hint or "").split("; ") if "--gpu" in part)
+    assert ("--gpu 3.0" in first, "--gpu 5.0" in second) == (True, True), error.value.hint
+    ids = [part.partition("10de:")[2][:4] for part in (first, second)]
+    capabilities = [gpu.capability if (gpu := COMPAT.find_gpu_by_pci_id(pci_id)) else None for pci_id in ids]
+    assert capabilities == ["3.0", "5.0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "others"),
+    [
+        ("8.6", "compute capability 8.6", ()),
+        ("10de:2684", "NVIDIA GeForce RTX 4090", ()),
+        ("rtx 4090", "GeForce RTX 4090", ()),
+        ("GTX 750 Ti", "GeForce GTX 750 Ti", ("5.0",)),
+        ("OEM", "OEM", ("2.1", "3.0", "5.2", "8.6")),
+        ("4090", COMPAT.find_gpus_by_name("4090").gpus[0].name, ()),  # type: ignore[union-attr]
+    ],
+)
+def test_names_of_gpus(text: str, name: str, others: tuple[str, ...]) -> None:
+    card = parse_gpu(COMPAT, text)
+    assert (card.name, card.other_capabilities) == (name, others)
+
+
+def test_base_of_the_user_may_have_another_python() -> None:
+    own = recommend(COMPAT, Request("2.4.4", python="3.8", recipe=Recipe.OFFICIAL, base="mine:1"), Host())
+    assert own.options[0].python == "3.8"
+    conflict = recommend(COMPAT, Request("2.4.4", python="3.8", recipe=Recipe.OFFICIAL), Host()).conflict
+    assert conflict is not None
+    assert "has Python 3.6, and not 3.8" in conflict.reasons[0].text
+    newest = recommend(COMPAT, Request("1.4.1", recipe=Recipe.PIP_CUDA, base="mine:1"), Host())
+    assert newest.options or newest.conflict

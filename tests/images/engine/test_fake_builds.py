@@ -401,6 +401,8 @@ def test_python_of_a_base_image(recipe: Recipe, output: str, expected: tuple[str
     if isinstance(expected, str):
         with pytest.raises(BaseImageError) as caught:
             inspect_base(engine, option)
+        system = output.partition("system=")[2].partition("\n")[0] or "of an unknown system"
+        assert f"x:1 ({system}) has no Python" in caught.value.message
         assert expected in (caught.value.hint or "")
         return
     base = inspect_base(engine, option).base

@@ -170,6 +170,8 @@ def test_last_tensorflow_counts() -> None:
         ("COPY --from=0 /x /cuda", ["COPY --from=0 /x"]),
         ("COPY --from=0 /usr/lib /x", ["COPY --from=0 /usr/lib"]),
         ("COPY --from=0 /etc /x", []),
+        ("COPY --from=0 /etc /x/cuda /y/", ["COPY --from=0 /etc /x/cuda"]),
+        ("COPY --from=0 /etc /usr/lib /y/", ["COPY --from=0 /etc /usr/lib"]),
         ("COPY --from=1 /usr/lib /x", []),
         ("COPY --from=1 /opt/conda /x", ["COPY --from=1 /opt/conda"]),
         ("COPY --from=2 /usr/lib /x", ["COPY --from=2 /usr/lib"]),
@@ -206,6 +208,7 @@ def test_packages_come_with_a_stage() -> None:
     assert {name: item.python for name, item in model.packages.items()} == {"b": "3.9", "a": "3.9"}
     assert len(model.pip_calls) == 1
     assert list_packages(parse(*stages, "COPY --from=build / /", r="b")) == {"b": "", "a": ""}
+    assert list_packages(parse(*stages, "COPY --from=build /etc /opt/v /x/", r="b")) == {"b": "", "a": ""}
     assert not list_packages(parse(*stages, "COPY --from=build /etc /etc", r="b"))
     assert not list_packages(parse(*stages, "RUN pip install -r /r.txt", r="b")), "the other stage has it"
 

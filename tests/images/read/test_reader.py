@@ -131,6 +131,7 @@ def test_stage_builds_on_another() -> None:
         (("ENV A='",), {"A": ""}),
         (("ENV A \"'",), {"A": "\"'"}),
         (("ENV A ''",), {"A": ""}),
+        (("ENV A '",), {"A": "'"}),
         (("ARG A=1", "ENV B=$A", "ENV A=2", "ARG A=3", "ENV C=$A"), {"B": "1", "A": "2", "C": "2"}),
         (("ARG A=1 B=$A C", "ENV D=$B E=$C"), {"D": "1", "E": None}),
         (("ARG G", "ENV A=$G"), {"A": "g"}),
