@@ -184,7 +184,9 @@ def _list_remedies(
     compat: Compat, release: Release, capabilities: Sequence[str], python: str | None
 ) -> list[Remedy]:
     """Return the remedies for Linux, best first, followed by that for native Windows, if there is one."""
-    target = _make_general_target(compat, capabilities)
+    # Only the GPUs are known, so that the remedies fit any machine.
+    cards = tuple(HostGpu(f"compute capability {capability}", capability) for capability in capabilities)
+    target = Target(compat, Host(cards=cards))
     if not release.gpu or not release.required_libraries:
         return [cpu_fallback.make_release_remedy(target, release, python)]
     remedies = [_make_pip_remedy(target, release, python)]
@@ -278,9 +280,3 @@ def _find_newest_python(target: Target, release: Release) -> str:
             if can_install_extra(target, release, python):
                 return python
     return newest_first[0]
-
-
-def _make_general_target(compat: Compat, capabilities: Sequence[str]) -> Target:
-    """Return a target with these GPUs and nothing else known, whose remedies fit any machine."""
-    cards = tuple(HostGpu(f"compute capability {capability}", capability) for capability in capabilities)
-    return Target(compat, Host(cards=cards))
