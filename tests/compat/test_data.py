@@ -7,9 +7,6 @@ import itertools
 import json
 import re
 from dataclasses import field
-from pathlib import Path
-
-import pytest
 
 from compat.every_row import for_each
 from tfdoctor.compat import Compat, Release, decode, split_soname
@@ -336,43 +333,6 @@ def test_problems_are_well_formed() -> None:
             if problem.affects_release(release.package, release.version)
         ]
         assert affected or problem.id == "tensorflow-gpu-removed"
-
-
-# --- comparison with the researched facts, if they are available ---
-
-FACTS = Path(__file__).resolve().parents[2].parent / "shared" / "facts"
-
-
-@pytest.mark.skipif(not FACTS.is_dir(), reason="the researched facts are not beside this checkout")
-def test_releases_agree_with_the_researched_facts() -> None:
-    entries = json.loads((FACTS / "wheels.json").read_bytes())["entries"]
-    assert len(entries) == 181
-    for entry in entries:
-        release = COMPAT.find_release(entry["version"], entry["project"])
-        assert release is not None, entry["version"]
-        assert (release.release_date, release.yanked) == (entry["upload_date"], entry["yanked"])
-        assert release.platform_tag == entry["platform_tag"]
-        tags = [versions.parse_python_tag(tag) for tag in entry["linux_x86_64_python_tags"]]
-        assert set(release.linux_pythons) == set(tags)
-        windows = [versions.parse_python_tag(tag) for tag in entry["windows_amd64_python_tags"]]
-        assert set(release.windows_pythons) == set(windows)
-        scanned = entry.get("shared_objects")
-        if release.gpu and scanned:
-            assert {text.replace(".", "") for text in release.cubin} == {*scanned["cubin_archs"]}
-            assert {text.replace(".", "") for text in release.ptx} == {*scanned["ptx_archs"]}
-            assert release.glibc == scanned["max_symbol_versions"]["GLIBC"]
-            assert release.cxxabi == scanned["max_symbol_versions"]["CXXABI"]
-            hard = {*scanned["hard_linked_cuda"]}
-            if release.linkage == "needed":
-                assert hard | {"libcuda.so.1"} == {*release.required_libraries, *release.driver_libraries}
-        registration = entry.get("gpu_registration")
-        if registration:
-            assert {*release.required_libraries} == {*registration["required_libs"]}
-            assert release.driver_libraries == tuple(registration["driver_libs"])
-            assert {*release.optional_libraries} == {*registration["optional_at_import"]}
-        header = entry["cuda_config_h"]
-        if release.gpu and header.get("CUDA_VERSION"):
-            assert release.cuda == header["CUDA_VERSION"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +12,11 @@ from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.core import versions
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 COMPAT = Compat.load()
 IMAGES = COMPAT.images
-FACTS = Path(__file__).resolve().parents[2].parent / "shared" / "facts" / "images.json"
 
 
 # --- nvidia/cuda ---
@@ -75,32 +76,6 @@ def test_newer_cuda_images_have_newer_cudnn() -> None:
             if system in release.cudnn_by_system and release.version != "11.8.0"
         ]
         assert all(versions.compare(a, b) <= 0 for a, b in itertools.pairwise(cudnn_versions))
-
-
-@pytest.mark.skipif(not FACTS.is_file(), reason="the researched facts are not beside this checkout")
-def test_tags_equal_the_researched_tags() -> None:
-    facts = json.loads(FACTS.read_bytes())["nvidia_cuda"]
-    documented = {
-        tag
-        for key in ("documented_supported", "documented_unsupported_but_existing")
-        for tag in facts[key]["tags"]
-    }
-    documented |= {*facts["registry_listing_devel_cudnn"]["tags"]}
-    documented = {tag for tag in documented if "tensorrt" not in tag}
-    listed = {tag.name for major in (None, 8, 9) for tag in IMAGES.list_tags(cudnn_major=major)}
-    for row in IMAGES.cuda_images:  # neither the tag nor any file read has cuDNN's major version
-        if not row.cudnn_by_system and row.cudnn_tag == "cudnn":
-            listed |= {
-                f"nvidia/cuda:{row.version}-cudnn-{flavour}-ubuntu{system}"
-                for flavour in row.cudnn_flavours
-                for system in row.cudnn_systems
-            }
-    assert {name.removeprefix("nvidia/cuda:") for name in listed} == documented
-    for tag, contents in facts["contents"].items():
-        match = re.fullmatch(r"(\d+\.\d+\.\d+)-cudnn\d*-runtime-ubuntu(.*)", tag)
-        row = next((row for row in IMAGES.cuda_images if match and row.version == match[1]), None)
-        if match and row and contents["cudnn"]:
-            assert row.cudnn_by_system[match[2]] == contents["cudnn"].removesuffix("-1")
 
 
 # --- images of TensorFlow and NVIDIA ---

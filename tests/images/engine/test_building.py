@@ -16,7 +16,7 @@ import pytest
 
 from images.engine.conftest import PREFIX, containers_of
 from tfdoctor.images.engine import BuildEvent, BuildFailedError, BuildRequest, EngineError, build
-from tfdoctor.images.engine.building import make_context_archive, make_unfinished_image_name
+from tfdoctor.images.engine.building import make_unfinished_image_name
 from tfdoctor.images.write import validate_reference
 
 if TYPE_CHECKING:
@@ -264,14 +264,6 @@ def test_steps_before_a_changed_file_are_cached(engine: ContainerEngine, small: 
     repeated_events = collect_events(build(engine, second))
     assert [event.step_number for event in repeated_events if event.kind == "cached"] == [2, 3, 4, 5]
     assert repeated_events[-1].text == events[-1].text
-
-
-def test_the_same_files_give_the_same_context() -> None:
-    files = {"b": b"2", "a": b"1"}
-    assert make_context_archive("FROM x", files) == make_context_archive(
-        "FROM x", dict(sorted(files.items()))
-    )
-    assert make_context_archive("FROM x", files) != make_context_archive("FROM x", {**files, "a": b"0"})
 
 
 # ---------------------------------------------------------------- the build command

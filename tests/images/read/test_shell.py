@@ -53,9 +53,6 @@ def test_words_of_commands(text: str, expected: list[list[str]]) -> None:
 
 
 def test_nested_shells_are_read_to_a_depth() -> None:
-    text = "a"
-    for _ in range(shell.MAX_SHELL_DEPTH):
-        text = f"sh -c {text}" if " " not in text else f'sh -c "{text}"'.replace('""', '"')
     commands = [*parse_commands("sh -c a", lambda _: 1, {}, depth=shell.MAX_SHELL_DEPTH - 1)]
     assert [command.text for command in commands] == ["a"]
     commands = [*parse_commands("sh -c a", lambda _: 1, {}, depth=shell.MAX_SHELL_DEPTH)]
