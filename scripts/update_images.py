@@ -70,7 +70,7 @@ def list_images(compat: Compat) -> list[str]:
         if not release.gpu:
             continue
         names |= {tag.name for tag in list_fitting_tags(compat, release)}
-        official = compat.find_official_image(release.version)
+        official = compat.images.find_official(release.version)
         if official is not None and official.recipe.has_working_libraries:
             names |= {*official.names}
     return sorted(names)

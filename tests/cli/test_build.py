@@ -122,6 +122,7 @@ def test_missing_engine_is_an_error() -> None:
         ("--tag", "-rf"),
         ("--tag", "a:b:c"),
         ("--tag", "x\nRUN id"),
+        ("--tag", "x:1; rm -rf /"),
         ("--tag", "\x1b[31mx"),
         ("--tag", f"x@sha256:{'0' * 64}"),
         ("--tag", ""),
@@ -135,9 +136,11 @@ def test_missing_engine_is_an_error() -> None:
         ("--registry", "user:sesame@host"),
         ("-r", "/nowhere/requirements.txt"),
         ("-r", "/"),
+        ("-r", "hostile.txt"),
         ("--package", "./here"),
         ("--package", "-r x"),
         ("--package", "a; rm -rf /"),
+        ("--package", "--index-url=http://evil"),
         ("--package", "tensorflow"),
         ("--package", "a\nb"),
         ("--index", "ftp://x"),
@@ -148,6 +151,7 @@ def test_missing_engine_is_an_error() -> None:
         ("--proxy", "mirror"),
         ("--proxy", "http://a b"),
         ("--platform", "linux/arm64"),
+        ("--platform", "linux/amd64; id"),
         ("--platform", "windows/amd64"),
         ("--gpu", "no such card"),
         ("--driver", "v550"),
@@ -156,7 +160,11 @@ def test_missing_engine_is_an_error() -> None:
     ],
     ids=lambda args: ascii(" ".join(args))[:60],
 )
-def test_invalid_request_is_refused(tfdoctor: Tfdoctor, args: tuple[str, ...]) -> None:
+def test_invalid_request_is_refused(
+    tfdoctor: Tfdoctor, args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hostile.txt").write_text('six\n--extra-index-url $(id)\n"; RUN rm -rf /\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
     if __file__ in args:  # a text file without a certificate; this file contains one
         args = ("--ca-cert", str(Path(__file__).with_name("planner.py")))
     request = () if args[0] == "--tf" else ("--tf", "2.15")

@@ -96,6 +96,10 @@ def test_build_section_is_read() -> None:
         {"A": "1"},
     )
     assert parse_service("build: .").dockerfile == "./Dockerfile"
+    assert (parse_service("build: a/").dockerfile, start.image) == ("a/Dockerfile", None)
+    assert parse_service("environment: {A: 1, B: $C, D: '${E:-f}'}").environment == {"A": "1", "D": "f"}
+    assert parse_service("environment: A=1").environment == {"A": "1"}
+    assert (start.line, start.name) == (4, "one")
     assert parse_service('build: {dockerfile_inline: "FROM x"}').dockerfile_text == "FROM x"
 
 
@@ -153,6 +157,34 @@ def test_comments_and_trailing_commas_are_accepted() -> None:
     start = parse_devcontainer(text, "devcontainer.json")
     assert isinstance(start, ContainerStart)
     assert (start.image, start.has_gpu) == ("a//b /* c */", True)
+
+
+@pytest.mark.parametrize(
+    ("entries", "files", "service"),
+    [
+        ({"dockerComposeFile": "a.yml", "service": "s"}, ["a.yml"], "s"),
+        ({"dockerComposeFile": ["a.yml", 3, "b.yml"]}, ["a.yml", "b.yml"], ""),
+    ],
+)
+def test_dev_container_names_compose_files(entries: dict[str, Any], files: list[str], service: str) -> None:
+    assert parse_devcontainer(json.dumps(entries), "devcontainer.json") == (files, service)
+
+
+def test_build_of_a_dev_container() -> None:
+    start = make_devcontainer_start(
+        build={"dockerfile": "D", "context": "..", "target": "run", "args": {"A": "1", "B": 2}},
+        containerEnv={"C": "3", "D": None},
+    )
+    assert (start.image, start.dockerfile, start.build_context, start.target_stage) == (
+        None,
+        "D",
+        "..",
+        "run",
+    )
+    assert (start.build_arguments, start.environment) == ({"A": "1"}, {"C": "3"})
+    old = make_devcontainer_start(dockerFile="E", context="c", build=[], containerEnv=[], hostRequirements=[])
+    assert (old.dockerfile, old.build_context, old.target_stage, old.has_gpu) == ("E", "c", None, False)
+    assert make_devcontainer_start().build_context == "."
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"image": 3}', "{" * 20_000, "null"])

@@ -344,6 +344,8 @@ def test_apptainer(tfdoctor: Tfdoctor, tmp_path: Path, tf: str, recipe: str) -> 
         assert step in section_texts["post"], "the same steps"
     for name in ("post", "runscript", "environment"):
         subprocess.run([SH, "-n"], input=section_texts[name], text=True, check=True)
+    command = json.loads(dockerfile.rpartition("\nCMD ")[2])
+    assert section_texts["runscript"].strip() == f'exec {command[0]} "$@"'
     assert "HOME=" not in section_texts["environment"]
     assert "NVIDIA_VISIBLE_DEVICES=all" in section_texts["environment"]
     assert "org.opencontainers.image.title TensorFlow " in section_texts["labels"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from compat.every_row import for_each
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.core import versions
@@ -135,9 +136,7 @@ def test_invalid_table_is_rejected(tmp_path: Path, name: str, old: str, new: str
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "row", COMPAT.cards.tensor_throughputs, ids=lambda row: f"{row.reference_gpu} {row.dtype}"
-)
+@for_each(COMPAT.cards.tensor_throughputs, lambda row: f"{row.reference_gpu} {row.dtype}")
 def test_documented_peak_equals_the_computed_peak(row: TensorCoreThroughput) -> None:
     """Compute the peak from the operations per clock, and compare it with NVIDIA's figure (TFLOP/s)."""
     computed = 2 * row.per_clock * row.multiprocessors * row.clock_mhz * 1e6 / 1e12

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from compat.every_row import for_each
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.core import versions
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
 COMPAT = Compat.load()
 
 
-@pytest.mark.parametrize(
-    "tensorflow", sorted({release.version for release in COMPAT.releases}, key=versions.parse)
-)
+@for_each(sorted({release.version for release in COMPAT.releases}, key=versions.parse))
 def test_limits_exclude_every_breaking_version(tensorflow: str) -> None:
     for package, requirement in COMPAT.list_companion_limits(tensorflow).items():
         limit = versions.find_upper_limit(requirement)

@@ -58,3 +58,34 @@ def test_minor_version_compatibility_is_explained() -> None:
 )
 def test_newest_cuda_for_driver(driver: str, cuda: str | None) -> None:
     assert COMPAT.find_newest_cuda_for_driver(driver) == cuda
+    assert COMPAT.find_newest_cuda_for_driver("551.61", "windows") == "12.4"
+
+
+@pytest.mark.parametrize(("cuda", "compiles"), [("12.5", True), ("12.0", False), ("11.0", False)])
+def test_driver_for_ptx_is_named_if_it_differs(cuda: str, compiles: bool) -> None:
+    assert ("compiled from PTX" in COMPAT.find_driver_minimum(cuda).explanation) is compiles
+
+
+@pytest.mark.parametrize(
+    ("cuda", "text"),
+    [
+        ("14.0", "CUDA 14 is newer than this table"),
+        ("10.3", "the driver it came with, which is not known, or newer"),
+        ("13.99", "CUDA 13.99 itself is not in the table"),
+    ],
+)
+def test_unknown_driver_is_explained(cuda: str, text: str) -> None:
+    assert text in COMPAT.find_driver_minimum(cuda).explanation
+
+
+@pytest.mark.parametrize(("isa", "cuda"), [("8.5", "12.5"), ("8.4", "12.4"), ("99.0", None)])
+def test_first_cuda_that_compiles_ptx(isa: str, cuda: str | None) -> None:
+    assert COMPAT.find_cuda_for_ptx(isa) == cuda
+
+
+@pytest.mark.parametrize(
+    ("cuda", "release"), [("12.5", "12.5.0"), ("12.5.1", "12.5.1"), ("12.5.9", "12.5.1"), ("99.0", None)]
+)
+def test_toolkit_release(cuda: str, release: str | None) -> None:
+    found = COMPAT.find_cuda_release(cuda)
+    assert (found.version if found is not None else None) == release

@@ -7,10 +7,8 @@ import itertools
 import json
 import re
 from dataclasses import field
-from pathlib import Path
 
-import pytest
-
+from compat.every_row import for_each
 from tfdoctor.compat import Compat, Release, decode, split_soname
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.core import versions
@@ -67,92 +65,104 @@ def test_data_has_no_paths_of_a_build_machine() -> None:
         assert "/work/" not in text, path.name
 
 
-@pytest.mark.parametrize("row", COMPAT.releases, ids=release_id)
-class TestRelease:
-    def test_is_well_formed(self, row: Release) -> None:
-        versions.parse(row.version)
-        dt.date.fromisoformat(row.release_date)
-        assert re.fullmatch(r"[0-9a-f]{64}", row.sha256)
-        assert row.size_bytes > 1_000_000
-        assert row.wheel.startswith(f"{row.package.replace('-', '_')}-{row.version}-cp")
-        assert row.platform_tag in row.wheel
-        assert row.sources
-        assert row.linux_pythons
-        assert is_sorted(row.linux_pythons)
-        assert is_sorted(row.windows_pythons)
-        assert (row.windows_gpu is None) == (not row.windows_pythons)
-        assert is_sorted(row.cubin)
-        assert is_sorted(row.ptx)
-        assert (row.evidence == "inferred") == (row.inferred_from is not None)
-        if row.inferred_from is not None:
-            assert versions.parse(row.inferred_from).release[:2] == row.parsed.release[:2]
+@for_each(COMPAT.releases, release_id)
+def test_every_release_is_well_formed(row: Release) -> None:
+    versions.parse(row.version)
+    dt.date.fromisoformat(row.release_date)
+    assert re.fullmatch(r"[0-9a-f]{64}", row.sha256)
+    assert row.size_bytes > 1_000_000
+    assert row.wheel.startswith(f"{row.package.replace('-', '_')}-{row.version}-cp")
+    assert row.platform_tag in row.wheel
+    assert row.sources
+    assert row.linux_pythons
+    assert is_sorted(row.linux_pythons)
+    assert is_sorted(row.windows_pythons)
+    assert (row.windows_gpu is None) == (not row.windows_pythons)
+    assert is_sorted(row.cubin)
+    assert is_sorted(row.ptx)
+    assert (row.evidence == "inferred") == (row.inferred_from is not None)
+    if row.inferred_from is not None:
+        assert versions.parse(row.inferred_from).release[:2] == row.parsed.release[:2]
 
-    def test_gpu_fields_agree(self, row: Release) -> None:
-        assert row.gpu == (row.linkage != "none")
-        assert row.gpu == bool(row.required_libraries) == bool(row.cuda) == bool(row.cubin)
-        assert (row.registration_floor is None) == (row.registration_floor_evidence is None)
-        if not row.gpu:
-            assert not row.driver_libraries
-            assert row.registration_floor is None
-        assert (row.linkage == "needed") == (row.gpu and versions.compare(row.minor, "1.14") < 0)
 
-    def test_sonames_are_those_of_its_version(self, row: Release) -> None:
-        if not row.gpu:
-            return
-        stems = []
-        for soname in row.required_libraries:
-            parts = split_soname(soname)
-            assert parts is not None
-            assert parts[1]
-            stems.append(parts[0])
-        # Linked libraries are loaded in an order that the linker chose for each release.
+@for_each(COMPAT.releases, release_id)
+def test_gpu_fields_agree(row: Release) -> None:
+    assert row.gpu == (row.linkage != "none")
+    assert row.gpu == bool(row.required_libraries) == bool(row.cuda) == bool(row.cubin)
+    assert (row.registration_floor is None) == (row.registration_floor_evidence is None)
+    if not row.gpu:
+        assert not row.driver_libraries
+        assert row.registration_floor is None
+    assert (row.linkage == "needed") == (row.gpu and versions.compare(row.minor, "1.14") < 0)
+
+
+@for_each(COMPAT.releases, release_id)
+def test_sonames_are_those_of_the_version(row: Release) -> None:
+    if not row.gpu:
+        return
+    stems = []
+    for soname in row.required_libraries:
+        parts = split_soname(soname)
+        assert parts is not None
+        assert parts[1]
+        stems.append(parts[0])
+    # Linked libraries are loaded in an order that the linker chose for each release.
+    order = sorted if row.linkage == "needed" else list
+    assert order(stems) == order(COMPAT.find_registration(row.version).opened_stems)
+    assert row.driver_libraries == COMPAT.list_driver_libraries(row.version)
+
+
+@for_each(COMPAT.releases, release_id)
+def test_sonames_match_the_cuda(row: Release) -> None:
+    """Compare the linkage with the sonames of the CUDA toolkit in cuda_config.h."""
+    if row.cuda is None:
+        return
+    for soname in row.required_libraries:
+        parts = split_soname(soname)
+        assert parts is not None
+        if parts[0] != "cudnn":
+            assert soname == COMPAT.find_soname(parts[0], row.cuda)
+        else:
+            assert row.cudnn is not None
+            assert parts[1] == str(versions.major(row.cudnn))
+
+
+@for_each(COMPAT.releases, release_id)
+def test_libraries_are_derived_from_the_header(row: Release) -> None:
+    if row.gpu and row.defines:
+        derived = COMPAT.find_required_libraries(row.defines, row)
+        assert derived is not None
         order = sorted if row.linkage == "needed" else list
-        assert order(stems) == order(COMPAT.find_registration(row.version).opened_stems)
-        assert row.driver_libraries == COMPAT.list_driver_libraries(row.version)
+        assert order(derived) == order(row.required_libraries)
 
-    def test_sonames_match_its_cuda(self, row: Release) -> None:
-        """Compare the linkage with the sonames of the CUDA toolkit in cuda_config.h."""
-        if row.cuda is None:
-            return
-        for soname in row.required_libraries:
-            parts = split_soname(soname)
-            assert parts is not None
-            if parts[0] != "cudnn":
-                assert soname == COMPAT.find_soname(parts[0], row.cuda)
-            else:
-                assert row.cudnn is not None
-                assert parts[1] == str(versions.major(row.cudnn))
 
-    def test_libraries_are_derived_from_its_header(self, row: Release) -> None:
-        if row.gpu and row.defines:
-            derived = COMPAT.find_required_libraries(row.defines, row)
-            assert derived is not None
-            order = sorted if row.linkage == "needed" else list
-            assert order(derived) == order(row.required_libraries)
+@for_each(COMPAT.releases, release_id)
+def test_pip_extra_contains_the_libraries(row: Release) -> None:
+    assert (row.pip_extra is None) == (not row.extra_pins)
+    if row.pip_extra is None or row.cuda is None:
+        return
+    projects = {re.split(r"[<>=!~ ]", pin, maxsplit=1)[0] for pin in row.extra_pins}
+    for soname in row.required_libraries:
+        wheel = COMPAT.find_wheel(soname, versions.major(row.cuda))
+        assert wheel is not None
+        assert wheel.project in projects
 
-    def test_pip_extra_contains_its_libraries(self, row: Release) -> None:
-        assert (row.pip_extra is None) == (not row.extra_pins)
-        if row.pip_extra is None or row.cuda is None:
-            return
-        projects = {re.split(r"[<>=!~ ]", pin, maxsplit=1)[0] for pin in row.extra_pins}
-        for soname in row.required_libraries:
-            wheel = COMPAT.find_wheel(soname, versions.major(row.cuda))
-            assert wheel is not None
-            assert wheel.project in projects
 
-    def test_its_cuda_can_compile_for_its_capabilities(self, row: Release) -> None:
-        series = COMPAT.find_cuda_series(row.cuda) if row.cuda else None
-        if series is not None:
-            assert {*row.cubin, *row.ptx} <= {*series.capabilities}
+@for_each(COMPAT.releases, release_id)
+def test_cuda_can_compile_for_the_capabilities(row: Release) -> None:
+    series = COMPAT.find_cuda_series(row.cuda) if row.cuda else None
+    if series is not None:
+        assert {*row.cubin, *row.ptx} <= {*series.capabilities}
 
-    def test_runpath_is_well_formed(self, row: Release) -> None:
-        assert all(folder.isidentifier() for folders in row.runpath.values() for folder in folders)
-        assert set(row.runpath_misses) <= set(row.required_libraries)
-        if row.runpath_misses:
-            assert any(
-                problem.cause == "libs-not-on-path"
-                for problem in COMPAT.list_problems(row.package, row.version)
-            )
+
+@for_each(COMPAT.releases, release_id)
+def test_runpath_is_well_formed(row: Release) -> None:
+    assert all(folder.isidentifier() for folders in row.runpath.values() for folder in folders)
+    assert set(row.runpath_misses) <= set(row.required_libraries)
+    if row.runpath_misses:
+        assert any(
+            problem.cause == "libs-not-on-path" for problem in COMPAT.list_problems(row.package, row.version)
+        )
 
 
 def test_patches_of_a_minor_need_the_same_libraries() -> None:
@@ -323,43 +333,6 @@ def test_problems_are_well_formed() -> None:
             if problem.affects_release(release.package, release.version)
         ]
         assert affected or problem.id == "tensorflow-gpu-removed"
-
-
-# --- comparison with the researched facts, if they are available ---
-
-FACTS = Path(__file__).resolve().parents[2].parent / "shared" / "facts"
-
-
-@pytest.mark.skipif(not FACTS.is_dir(), reason="the researched facts are not beside this checkout")
-def test_releases_agree_with_the_researched_facts() -> None:
-    entries = json.loads((FACTS / "wheels.json").read_bytes())["entries"]
-    assert len(entries) == 181
-    for entry in entries:
-        release = COMPAT.find_release(entry["version"], entry["project"])
-        assert release is not None, entry["version"]
-        assert (release.release_date, release.yanked) == (entry["upload_date"], entry["yanked"])
-        assert release.platform_tag == entry["platform_tag"]
-        tags = [versions.parse_python_tag(tag) for tag in entry["linux_x86_64_python_tags"]]
-        assert set(release.linux_pythons) == set(tags)
-        windows = [versions.parse_python_tag(tag) for tag in entry["windows_amd64_python_tags"]]
-        assert set(release.windows_pythons) == set(windows)
-        scanned = entry.get("shared_objects")
-        if release.gpu and scanned:
-            assert {text.replace(".", "") for text in release.cubin} == {*scanned["cubin_archs"]}
-            assert {text.replace(".", "") for text in release.ptx} == {*scanned["ptx_archs"]}
-            assert release.glibc == scanned["max_symbol_versions"]["GLIBC"]
-            assert release.cxxabi == scanned["max_symbol_versions"]["CXXABI"]
-            hard = {*scanned["hard_linked_cuda"]}
-            if release.linkage == "needed":
-                assert hard | {"libcuda.so.1"} == {*release.required_libraries, *release.driver_libraries}
-        registration = entry.get("gpu_registration")
-        if registration:
-            assert {*release.required_libraries} == {*registration["required_libs"]}
-            assert release.driver_libraries == tuple(registration["driver_libs"])
-            assert {*release.optional_libraries} == {*registration["optional_at_import"]}
-        header = entry["cuda_config_h"]
-        if release.gpu and header.get("CUDA_VERSION"):
-            assert release.cuda == header["CUDA_VERSION"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,5 +201,11 @@ def test_unsupported_annotation_raises_a_type_error() -> None:
         one: complex
         two: "str" = ""
 
-    with pytest.raises(TypeError, match="no reader"):
+    @dataclass(frozen=True, slots=True)
+    class Unevaluated:
+        one: "str"
+
+    with pytest.raises(TypeError, match=r"complex'>$"):
         decode(Odd, {"one": 1}, "x")
+    with pytest.raises(TypeError, match="without `from __future__ import annotations`"):
+        decode(Unevaluated, {"one": 1}, "x")

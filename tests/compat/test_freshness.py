@@ -32,7 +32,7 @@ def test_newer_cuda_is_unknown(cuda: str) -> None:
         assert COMPAT.as_of[:4] in requirement.explanation
     assert COMPAT.find_cuda_series(cuda) is None
     assert COMPAT.find_cuda_release(cuda) is None
-    assert not COMPAT.list_image_tags(cuda)
+    assert not COMPAT.images.list_tags(cuda)
     assert COMPAT.images.find_deleted(cuda) is None
     assert all(COMPAT.find_soname(library.stem, cuda) is None for library in COMPAT.libraries)
 
@@ -68,7 +68,7 @@ def test_newer_tensorflow_is_extrapolated(step: tuple[int, int], rest: str) -> N
     assert nearest.is_extrapolated
     assert not nearest.is_exact
     assert COMPAT.as_of in nearest.reason
-    assert COMPAT.find_official_image(version) is None
+    assert COMPAT.images.find_official(version) is None
 
 
 def test_problems_do_not_apply_to_unknown_releases() -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,26 +12,33 @@ from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.core import versions
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 COMPAT = Compat.load()
 IMAGES = COMPAT.images
-FACTS = Path(__file__).resolve().parents[2].parent / "shared" / "facts" / "images.json"
 
 
 # --- nvidia/cuda ---
 
 
 def test_tags_of_nvidia_cuda() -> None:
-    names = [tag.name for tag in COMPAT.list_image_tags("11.8", 8, "runtime")]
+    names = [tag.name for tag in IMAGES.list_tags("11.8", cudnn_major=8, flavour="runtime")]
     assert names == [
         f"nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu{system}" for system in ("22.04", "20.04", "18.04")
     ]
-    cudnn_by_system = {tag.system: tag.cudnn for tag in COMPAT.list_image_tags("11.8", 8, "runtime")}
+    cudnn_by_system = {
+        tag.system: tag.cudnn for tag in IMAGES.list_tags("11.8", cudnn_major=8, flavour="runtime")
+    }
     assert cudnn_by_system == {"22.04": "8.9.6.50", "20.04": "8.9.6.50", "18.04": "8.6.0.163"}
-    assert COMPAT.list_image_tags("12.4", 9, "devel")[0].name == "nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04"
-    assert COMPAT.list_image_tags("12.3", None, "base")[0].name == "nvidia/cuda:12.3.2-base-ubuntu22.04"
-    assert not COMPAT.list_image_tags("12.3", 8), "12.3.2 has cuDNN 9, the others none"
-    assert not COMPAT.list_image_tags("10")
-    assert not COMPAT.list_image_tags("14")
+    assert (
+        IMAGES.list_tags("12.4", cudnn_major=9, flavour="devel")[0].name
+        == "nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04"
+    )
+    assert IMAGES.list_tags("12.3", flavour="base")[0].name == "nvidia/cuda:12.3.2-base-ubuntu22.04"
+    assert not IMAGES.list_tags("12.3", cudnn_major=8), "12.3.2 has cuDNN 9, the others none"
+    assert not IMAGES.list_tags("10")
+    assert not IMAGES.list_tags("14")
 
 
 def test_no_cudnn_differs_from_unknown_cudnn() -> None:
@@ -72,32 +78,6 @@ def test_newer_cuda_images_have_newer_cudnn() -> None:
         assert all(versions.compare(a, b) <= 0 for a, b in itertools.pairwise(cudnn_versions))
 
 
-@pytest.mark.skipif(not FACTS.is_file(), reason="the researched facts are not beside this checkout")
-def test_tags_equal_the_researched_tags() -> None:
-    facts = json.loads(FACTS.read_bytes())["nvidia_cuda"]
-    documented = {
-        tag
-        for key in ("documented_supported", "documented_unsupported_but_existing")
-        for tag in facts[key]["tags"]
-    }
-    documented |= {*facts["registry_listing_devel_cudnn"]["tags"]}
-    documented = {tag for tag in documented if "tensorrt" not in tag}
-    listed = {tag.name for major in (None, 8, 9) for tag in IMAGES.list_tags(cudnn_major=major)}
-    for row in IMAGES.cuda_images:  # neither the tag nor any file read has cuDNN's major version
-        if not row.cudnn_by_system and row.cudnn_tag == "cudnn":
-            listed |= {
-                f"nvidia/cuda:{row.version}-cudnn-{flavour}-ubuntu{system}"
-                for flavour in row.cudnn_flavours
-                for system in row.cudnn_systems
-            }
-    assert {name.removeprefix("nvidia/cuda:") for name in listed} == documented
-    for tag, contents in facts["contents"].items():
-        match = re.fullmatch(r"(\d+\.\d+\.\d+)-cudnn\d*-runtime-ubuntu(.*)", tag)
-        row = next((row for row in IMAGES.cuda_images if match and row.version == match[1]), None)
-        if match and row and contents["cudnn"]:
-            assert row.cudnn_by_system[match[2]] == contents["cudnn"].removesuffix("-1")
-
-
 # --- images of TensorFlow and NVIDIA ---
 
 
@@ -105,7 +85,7 @@ def test_official_image_works_if_it_has_the_sonames() -> None:
     """Compare the CUDA and cuDNN of each image with the sonames that the release's wheel opens."""
     exceptions: set[str] = set()
     for release in COMPAT.releases:
-        image = COMPAT.find_official_image(release.version)
+        image = IMAGES.find_official(release.version)
         if not release.gpu or image is None or release.cuda is None:
             continue
         recipe = image.recipe
@@ -130,14 +110,14 @@ def test_each_final_gpu_release_has_at_most_one_recipe() -> None:
 
 
 def test_ngc_images() -> None:
-    assert COMPAT.list_ngc_images()[0].name == "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
-    assert [image.tag for image in COMPAT.list_ngc_images("1.15")] == [
+    assert IMAGES.list_ngc()[0].name == "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
+    assert [image.tag for image in IMAGES.list_ngc("1.15")] == [
         "23.03-tf1-py3",
         "21.10-tf1-py3",
         "20.06-tf1-py3",
     ]
-    assert all("-tf1-" not in image.tag for image in COMPAT.list_ngc_images("2"))
-    assert {image.cuda for image in COMPAT.list_ngc_images(cuda="12")} == {
+    assert all("-tf1-" not in image.tag for image in IMAGES.list_ngc("2"))
+    assert {image.cuda for image in IMAGES.list_ngc(cuda="12")} == {
         "12.0.1",
         "12.1.0",
         "12.1.1",
@@ -151,17 +131,17 @@ def test_ngc_images() -> None:
 
 
 def test_builds_of_a_python() -> None:
-    origins = [build.origin for build in COMPAT.find_python_builds("3.9.18")]
+    origins = [build.origin for build in COMPAT.pythons.find_builds("3.9.18")]
     assert origins == ["ubuntu 20.04", "python-build-standalone", "pyenv"]
-    candidate = COMPAT.find_python_builds("3.11", system="22.04")[0]
+    candidate = COMPAT.pythons.find_builds("3.11", system="22.04")[0]
     assert candidate.is_prerelease
-    assert not COMPAT.find_python_builds("2.6")
+    assert not COMPAT.pythons.find_builds("2.6")
 
 
 def test_every_python_of_a_gpu_release_is_available() -> None:
     for release in COMPAT.releases:
         if release.gpu and versions.is_at_least(release.version, "2.0"):
-            assert any(COMPAT.find_python_builds(python) for python in release.linux_pythons)
+            assert any(COMPAT.pythons.find_builds(python) for python in release.linux_pythons)
 
 
 def test_newer_system_has_a_newer_glibc() -> None:
@@ -252,3 +232,31 @@ def test_unpacked_size_is_at_least_the_packed_size() -> None:
         )
     newest = COMPAT.find_release("2.21.0")
     assert newest.unpacked_bytes > 1_000_000_000
+
+
+def test_cudnn_of_a_listed_image_may_be_unknown() -> None:
+    assert not [
+        tag
+        for image in IMAGES.cuda_images
+        if image.cudnn_tag == "cudnn" and not image.cudnn_by_system
+        for major in (8, 9)
+        for tag in IMAGES.list_tags(image.version, cudnn_major=major)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("system", "release", "managed", "python"),
+    [
+        ("ubuntu", "24.04", True, "3.12"),
+        ("ubuntu", "noble", True, "3.12"),
+        ("ubuntu", "22.04", False, "3.10"),
+        ("debian", "12", True, "3.11"),
+        ("debian", "bullseye", False, "3.9"),
+        ("debian", "24.04", False, None),
+        ("ubuntu", "12", False, None),
+        ("fedora", "24.04", False, None),
+    ],
+)
+def test_python_of_a_system(system: str, release: str, managed: bool, python: str | None) -> None:
+    assert COMPAT.pythons.is_managed(system, release) is managed
+    assert COMPAT.pythons.get_default_python(system, release) == python

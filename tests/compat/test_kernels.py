@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from compat.every_row import for_each
 from tfdoctor.compat import Compat
 from tfdoctor.compat.decode import DataError
 from tfdoctor.compat.kernels import load_kernels, normalize_type
@@ -23,7 +24,7 @@ finally:
 KERNELS = Compat.load().kernels
 
 
-@pytest.mark.parametrize("release", KERNELS.releases)
+@for_each(KERNELS.releases)
 def test_operations_known_in_every_release(release: str) -> None:
     """MatMul has a GPU kernel in every release; strings, files and Python functions never have one."""
     product = KERNELS.find_kernels(release, "MatMul")

@@ -111,12 +111,6 @@ def test_debian_package_for(soname: str, cuda: str | None, package: str | None) 
     assert COMPAT.find_nvidia_package(soname, cuda) == package
 
 
-def test_distro_package_for() -> None:
-    assert COMPAT.find_distro_package("libcublasLt.so.12") == "libcublaslt12"
-    assert COMPAT.find_distro_package("libcuda.so.1") == "libcuda1"
-    assert COMPAT.find_distro_package("libcublas.so.10") is None
-
-
 def test_wheel_for() -> None:
     wheel = COMPAT.find_wheel("libcusolver.so.11", 12)
     assert wheel is not None

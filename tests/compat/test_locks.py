@@ -10,6 +10,7 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from compat.every_row import for_each
 from tfdoctor.compat import Compat
 from tfdoctor.compat.decode import DataError
 from tfdoctor.compat.folder import data_dir
@@ -35,7 +36,7 @@ RELEASES = [
 PYTHONS = ("2.7", "3.5", "3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
 NO_IMAGE = ("3.3", "3.4")
 
-by_release = pytest.mark.parametrize("release", RELEASES, ids=lambda row: f"{row.package}-{row.version}")
+by_release = for_each(RELEASES, lambda row: f"{row.package}-{row.version}")
 
 
 def read_locks(release: Release) -> dict[str, Lock]:

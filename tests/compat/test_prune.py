@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from compat.every_row import for_each
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.compat.prune import load_prune
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from tfdoctor.compat.prune import Leftover
 
 COMPAT = Compat.load()
-RELEASES = [row for row in COMPAT.releases if row.gpu and COMPAT.find_cuda_set(row.version) is not None]
+RELEASES = [
+    row for row in COMPAT.releases if row.gpu and COMPAT.cuda_sets.find_for_release(row.version) is not None
+]
 
 
 def list_leftovers(release: Release) -> list[Leftover]:
@@ -31,7 +34,7 @@ def list_leftovers(release: Release) -> list[Leftover]:
 
 def list_removed_files(release: Release) -> set[str]:
     """Return the files of the release's CUDA wheels that its image is built without."""
-    cuda_set = COMPAT.find_cuda_set(release.version)
+    cuda_set = COMPAT.cuda_sets.find_for_release(release.version)
     assert cuda_set is not None
     patterns = [leftover.pattern for leftover in list_leftovers(release)]
     return {
@@ -53,9 +56,9 @@ def test_table_is_read() -> None:
     assert all(leftover.sources and leftover.reason for leftover in leftovers)
 
 
-@pytest.mark.parametrize("release", RELEASES, ids=lambda row: row.version)
+@for_each(RELEASES, lambda row: row.version)
 def test_no_required_library_is_removed(release: Release) -> None:
-    cuda_set = COMPAT.find_cuda_set(release.version)
+    cuda_set = COMPAT.cuda_sets.find_for_release(release.version)
     assert cuda_set is not None
     removed = list_removed_files(release)
     opened = {

@@ -117,7 +117,7 @@ def test_no_option_installs_an_older_cudnn() -> None:
     for release in COMPAT.releases:
         if release.cudnn is None or release.cuda is None or "." not in release.cudnn:
             continue
-        cuda_set = COMPAT.find_cuda_set(release.version)
+        cuda_set = COMPAT.cuda_sets.find_for_release(release.version)
         official = COMPAT.images.find_official(release.version)
         offered = [
             cuda_set.cudnn if cuda_set is not None else None,

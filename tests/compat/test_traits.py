@@ -91,5 +91,5 @@ def test_nvml_trait_matches_the_registration() -> None:
 
 def test_cuda_sets_imply_the_trait() -> None:
     for release in FINAL_RELEASES:
-        if COMPAT.find_cuda_set(release.version) is not None:
+        if COMPAT.cuda_sets.find_for_release(release.version) is not None:
             assert COMPAT.has_trait(release.version, "cuda-in-own-folder"), release.version

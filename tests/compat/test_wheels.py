@@ -131,7 +131,7 @@ def test_releases_without_a_set_need_other_libraries() -> None:
     without = [
         release
         for release in COMPAT.releases
-        if release.gpu and COMPAT.find_cuda_set(release.version) is None
+        if release.gpu and COMPAT.cuda_sets.find_for_release(release.version) is None
     ]
     assert len(without) > 50
     for release in without:
@@ -139,18 +139,18 @@ def test_releases_without_a_set_need_other_libraries() -> None:
 
 
 def test_set_by_release() -> None:
-    cuda_set = COMPAT.find_cuda_set("2.15.0.post1")
+    cuda_set = COMPAT.cuda_sets.find_for_release("2.15.0.post1")
     assert cuda_set is not None
     assert cuda_set.id == "cu12.2-cudnn8.9"
-    assert COMPAT.find_cuda_set("2.4.4") is None
-    assert COMPAT.find_cuda_set("2.99.0") is None
-    candidate = COMPAT.find_cuda_set("2.22.0rc0")
+    assert COMPAT.cuda_sets.find_for_release("2.4.4") is None
+    assert COMPAT.cuda_sets.find_for_release("2.99.0") is None
+    candidate = COMPAT.cuda_sets.find_for_release("2.22.0rc0")
     assert candidate is not None
     assert "nvidia-nvshmem-cu12" in {wheel.name for wheel in candidate.wheels}
 
 
 def test_newest_set_has_code_for_old_and_new_gpus() -> None:
-    cuda_set = COMPAT.find_cuda_set("2.21.0")
+    cuda_set = COMPAT.cuda_sets.find_for_release("2.21.0")
     assert cuda_set is not None
     cudnn_range = COMPAT.find_cudnn_range(cuda_set.cudnn)
     assert cudnn_range is not None

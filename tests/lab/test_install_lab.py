@@ -55,7 +55,7 @@ def uv_cache(uv_caches: Path, minor: str) -> Path:
 
     Several releases in turn use the same wheels of NVIDIA's.
     """
-    cuda_set = Compat.load().find_cuda_set(f"{minor}.0")
+    cuda_set = Compat.load().cuda_sets.find_for_release(f"{minor}.0")
     assert cuda_set is not None
     for folder in uv_caches.iterdir():
         if folder.name != cuda_set.id:

@@ -86,6 +86,13 @@ def test_table_answers_match_the_planner(minor: str, python: str, system: str) -
         assert {text(number) for number in reasons} <= planner_reasons, case
 
 
+def test_every_option_is_in_an_answer() -> None:
+    table = load_table()
+    used = {number for options, _, _ in table.answers for number in options}
+    unused = [option[:3] for number, option in enumerate(table.options) if number not in used]
+    assert not unused
+
+
 def test_best_release_without_a_minor() -> None:
     compat, table = Compat.load(), load_table()
     options, _, _ = table.answers[table.find_answer_index("linux", "", "", "8.6", "550.90.07")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from compat.every_row import for_each
 from planning.test_plan import COMPAT, RELEASES, check_answer, find_option, recommend_for
 from tfdoctor.core import versions
 from tfdoctor.planning import Recipe, Rejection, Request
@@ -47,7 +48,7 @@ def test_conda_is_rejected_if_wheels_have_the_cuda(version: str) -> None:
     assert isinstance(try_recipe(COMPAT, RELEASES[version], Request(), Host(), Recipe.CONDA_CUDA), Rejection)
 
 
-@pytest.mark.parametrize("version", [row.version for row in RELEASES.values()][::4])
+@for_each([row.version for row in RELEASES.values()][::4])
 def test_release_sheet_agrees_on_conda(version: str) -> None:
     release = RELEASES[version]
     steps = make_sheet(

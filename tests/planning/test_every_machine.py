@@ -1,4 +1,4 @@
-"""`recommend` against everything that the tables allow, on every machine if TFDOCTOR_LAB_FULL=1, else on some."""
+"""`recommend` gives the best of everything that works, on every machine if TFDOCTOR_LAB_FULL=1, else on some."""
 
 from __future__ import annotations
 
@@ -8,104 +8,84 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from planning import brute
-from planning.machines import COMPAT, cached_planner, list_machines, make_host
-from tfdoctor.core.findings import Severity
-from tfdoctor.diagnosis.report import diagnose
-from tfdoctor.planning import Method, Recommendation, Request, make_predicted_facts, recommend
+from planning.test_plan import COMPAT, find_check_errors, make_host
+from tfdoctor.core import versions
+from tfdoctor.planning import Method, Option, Recipe, Request, recommend
+from tfdoctor.planning.recipes import RECIPES, try_recipe
+from tfdoctor.prediction.fit.compatibility import list_candidates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
-    from tfdoctor.planning import Option
+    from tfdoctor.compat import Platform
+    from tfdoctor.prediction.fit import Host
 
-PREFIXES = [f"{major}.{minor}" for major, minors in ((1, range(4, 16)), (2, range(22))) for minor in minors]
-PYTHONS = ("2.7", "3.5", "3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
-METHODS = (None, Method.PIP, Method.CONTAINER)
-LAB = bool(os.environ.get("TFDOCTOR_LAB_FULL"))
-STEP = 1 if LAB else 191
+CARDS = (
+    *((generation.capability,) for generation in COMPAT.cards.generations),
+    *(("3.7", "8.0"), ("8.9", "5.0"), ("7.5", "12.0"), ("9.0", "8.0"), ("6.1", "7.0")),
+)
+STEP = 1 if os.environ.get("TFDOCTOR_LAB_FULL") else 97
 """The step through the machines; it is prime to the number of drivers, so that all cards and drivers occur."""
 
 
-def rank(answer: Recommendation) -> tuple[int, object]:
-    """Return a sort key; lower is better, and no option is the worst."""
-    if not answer.options:
-        return (99, ())
-    option = answer.options[0]
-    return (option.serious_count, tuple(-number for number in option.release.parsed.release))
+def list_drivers(system: Platform) -> list[str | None]:
+    """Return None, and each driver that a table names as a minimum, the one before it, and its branch."""
+    limits = {getattr(release, system) for release in COMPAT.cuda_releases} - {None}
+    limits |= {image.driver for image in COMPAT.images.ngc_images} - {None}
+    limits |= {entry.first_branch_without for entry in COMPAT.cards.unsupported_gpus}
+    drivers: dict[str | None, None] = {None: None}
+    for limit in sorted(limits, key=versions.make_sort_key):
+        *front, last = versions.parse_numbers(limit)
+        previous = (*front, last - 1) if last else (front[0] - 1,)
+        drivers |= dict.fromkeys((".".join(map(str, previous)), limit, limit.partition(".")[0]))
+    return [*drivers]
 
 
-def get_top(answer: Recommendation) -> tuple[str, int] | None:
-    option = answer.options[0] if answer.options else None
-    return None if option is None else (option.tensorflow, option.serious_count)
+def describe_best(options: Iterable[Option]) -> tuple[int, str] | None:
+    """Return the number of serious caveats and the release of the best option; None if there is none."""
+    unranked = [*options]
+    if not unranked:
+        return None
+    fewest = min(option.serious_count for option in unranked)
+    best = [option.tensorflow for option in unranked if option.serious_count == fewest]
+    return fewest, max(best, key=versions.parse)
 
 
-def find_top(installations: list[brute.Installation]) -> tuple[str, int] | None:
-    best = max(installations, key=lambda item: item.order, default=None)
-    return None if best is None else (best.version, best.serious)
+def find_disagreements(host: Host) -> list[str]:
+    """Return the requests for a machine whose answer is not the best of all releases and recipes."""
+    works = [
+        option
+        for release, recipe in itertools.product(list_candidates(COMPAT, None), RECIPES)
+        if isinstance(option := try_recipe(COMPAT, release, Request(), host, recipe), Option)
+    ]
+    machine = f"{[card.capability for card in host.cards]} {host.driver}"
+    problems = []
+    for method in (None, *Method):
+        matching = [option for option in works if method in (None, option.method)]
+        answer = recommend(COMPAT, Request(method=method), host, with_suggestions=False)
+        if describe_best(answer.options[:1]) != describe_best(matching):
+            problems.append(f"{machine} {method}: {answer.options[:1]}, but {describe_best(matching)}")
+        for option in answer.options:
+            same_recipe = [other for other in matching if other.recipe is option.recipe]
+            if describe_best([option]) != describe_best(same_recipe):
+                problems.append(f"{machine} {option.recipe}: {option.tensorflow}")
+            problems += find_check_errors(option.release, option.recipe, host) or []
+        if {option.recipe for option in answer.options} != {option.recipe for option in matching}:
+            problems.append(f"{machine} {method}: {[option.recipe for option in answer.options]}")
+    return problems
 
 
-def find_disagreements(machine: brute.BruteMachine, python: str) -> Iterator[str]:
-    """Yield each plan for a machine that differs from brute force; some requests are for this Python."""
-    host, installations = make_host(machine), brute.list_installations(machine)
-    plans: dict[tuple[object, ...], Option] = {}
-    for method in METHODS:
-        matching = [
-            item
-            for item in installations
-            if method is None or (item.recipe == "venv") is (method is Method.PIP)
-        ]
-        unrestricted = recommend(COMPAT, Request(method=method), host)
-        if get_top(unrestricted) != find_top(matching):
-            yield f"{machine} {method}: planned {get_top(unrestricted)}, found {find_top(matching)}"
-        if {option.recipe.value for option in unrestricted.options} != {item.recipe for item in matching}:
-            yield f"{machine} {method}: offers {[option.recipe.value for option in unrestricted.options]}"
-        for option in unrestricted.options:
-            expected = find_top([item for item in matching if item.recipe == option.recipe.value])
-            if (option.tensorflow, option.serious_count) != expected:
-                yield f"{machine} {option.recipe.value}: {option.tensorflow} {option.serious_count}, found {expected}"
-        for tf in PREFIXES:
-            restricted = recommend(COMPAT, Request(tensorflow=tf, method=method), host)
-            allowed = [item for item in matching if item.version.startswith(f"{tf}.")]
-            if get_top(restricted) != find_top(allowed):
-                yield f"{machine} {method} --tf {tf}: planned {get_top(restricted)}, found {find_top(allowed)}"
-            if rank(restricted) < rank(unrestricted):
-                yield f"{machine} {method}: worse than with --tf {tf}"
-            plans.update({(plan.recipe, plan.tensorflow, plan.python): plan for plan in restricted.options})
-    for tf in (None, "1.15", "2.4", "2.10", "2.15"):
-        restricted = recommend(COMPAT, Request(tensorflow=tf, python=python), host)
-        allowed = [
-            item
-            for item in installations
-            if item.python == python and item.version.startswith(f"{tf or ''}.".lstrip("."))
-        ]
-        if get_top(restricted) != find_top(allowed):
-            yield f"{machine} {tf} --python {python}: planned {get_top(restricted)}, found {find_top(allowed)}"
-        plans.update({(plan.recipe, plan.tensorflow, plan.python): plan for plan in restricted.options})
-    for option in plans.values():
-        yield from find_check_errors(machine, option)
-
-
-def find_check_errors(machine: brute.BruteMachine, option: Option) -> Iterator[str]:
-    """Yield the errors that `check` would report for the finished plan."""
-    host = make_host(machine)
-    report = diagnose(make_predicted_facts(COMPAT, option, host), COMPAT)
-    errors = [finding.code for finding in report.findings if finding.severity is Severity.ERROR]
-    if errors or report.verdict.gpu_usable is not True:
-        yield f"{machine} {option.recipe.value} {option.tensorflow}: {errors or report.verdict.summary}"
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("system", brute.DRIVERS)
-@pytest.mark.timeout(36_000 if LAB else 300)
-def test_plans_match_brute_force(system: str) -> None:
-    """An unrestricted request gets the best option, never a worse one than a restricted request.
-
-    A conflict means that nothing works, and each option works.
-    """
+@pytest.mark.parametrize("is_wsl", [False, True])
+@pytest.mark.timeout(36_000 if STEP == 1 else 300)
+def test_best_of_all_releases_and_recipes_is_recommended(is_wsl: bool) -> None:
+    """A conflict means that nothing works, and `check` would find no error in an option."""
     problems: list[str] = []
-    with cached_planner():
-        for machine, python in zip(list_machines(system)[::STEP], itertools.cycle(PYTHONS), strict=False):
-            problems += find_disagreements(machine, python)
-            assert len(problems) < 20, problems
+    drivers = list_drivers("windows" if is_wsl else "linux")
+    for cards, driver in [*itertools.product(CARDS, drivers)][::STEP]:
+        problems += find_disagreements(make_host(*cards, driver=driver, is_wsl=is_wsl))
+        assert len(problems) < 20, problems
     assert not problems
+
+
+def test_expected_recipes_exist() -> None:
+    assert {*RECIPES} == {*Recipe}

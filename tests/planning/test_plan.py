@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from compat.every_row import for_each
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.core import versions
@@ -156,7 +157,7 @@ def test_final_releases_are_complete() -> None:
     assert len(FINAL_VERSIONS) > 90
 
 
-@pytest.mark.parametrize("version", FINAL_VERSIONS)
+@for_each(FINAL_VERSIONS)
 def test_every_release_has_options_or_reasons(version: str) -> None:
     answer = recommend_for(version)
     check_answer(answer)
@@ -533,7 +534,7 @@ def test_environment_is_installed_from_a_lock() -> None:
     for release in COMPAT.releases:
         if (
             release.package != "tensorflow"
-            or COMPAT.find_cuda_set(release.version) is None
+            or COMPAT.cuda_sets.find_for_release(release.version) is None
             or release.is_prerelease
         ):
             continue
@@ -600,3 +601,46 @@ def test_image_without_caveats_is_preferred() -> None:
     assert newer.base is not None
     assert newer.base.image == "nvcr.io/nvidia/tensorflow:23.03-tf1-py3", "the older ones have no code for it"
     assert newer.serious_count
+
+
+@pytest.mark.parametrize(
+    ("tensorflow", "recipe", "folder", "version", "is_container"),
+    [
+        ("2.15.1", Recipe.VENV, "/opt/tensorflow/lib/python3.11/site-packages/nvidia/", "2.15.1", False),
+        ("2.15.1", Recipe.PIP_CUDA, "/opt/tensorflow/lib/python3.11/site-packages/nvidia/", "2.15.1", True),
+        ("2.4.4", Recipe.CUDA_BASE, "/usr/lib/x86_64-linux-gnu/", "2.4.4", True),
+        ("1.15.5", Recipe.NGC, "/usr/lib/x86_64-linux-gnu/", "1.15.5+nv23.03", True),
+    ],
+)
+def test_predicted_facts_follow_the_recipe(
+    tensorflow: str, recipe: Recipe, folder: str, version: str, is_container: bool
+) -> None:
+    option = recommend_for(tensorflow, recipe=recipe).options[0]
+    facts = make_predicted_facts(COMPAT, option, Host(glibc="2.39"))
+    loader, python, build = (getattr(facts, name).value for name in ("loader", "python", "tensorflow"))
+    paths = [item.path for item in loader.resolutions if item.soname in option.release.required_libraries]
+    assert paths
+    assert [path for path in paths if not path.startswith(folder)] == []
+    assert (build.version, facts.machine.container) == (version, "docker" if is_container else None)
+    assert python.glibc == (None if is_container else "2.39")
+    names = {distribution.name for distribution in python.distributions}
+    assert any(name.startswith("nvidia-cudnn") for name in names) is folder.endswith("nvidia/")
+    assert ("numpy" in names) is (recipe is not Recipe.NGC)
+    assert ("numpy" in python.modules) is (recipe is Recipe.NGC)
+
+
+@pytest.mark.parametrize(
+    ("driver", "module", "cuda"),
+    [
+        (None, None, COMPAT.cuda_releases[-1].version),
+        ("550", "550.9999", "12.4"),
+        ("535.104.05", "535.104.05", "12.2"),
+    ],
+)
+def test_predicted_driver(driver: str | None, module: str | None, cuda: str) -> None:
+    option = recommend_for("2.15.1", recipe=Recipe.VENV).options[0]
+    facts = make_predicted_facts(COMPAT, option, make_host("8.6", "7.5", driver=driver)).driver
+    assert getattr(getattr(facts.kernel_module, "value", None), "version", None) == module
+    assert facts.cuda.value.version == versions.major_minor(cuda)
+    assert [device.compute_capability for device in facts.cuda.value.devices] == ["8.6", "7.5"]
+    assert [device.pci_bus_id for device in facts.nvml.value.devices] == ["0000:01:00.0", "0000:02:00.0"]

@@ -1,8 +1,7 @@
-"""`recommend` against brute.py, which tries everything and shares no code with it."""
+"""Requests of users, and the releases that `recommend` must give them."""
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections import defaultdict
 from dataclasses import replace
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from planning import brute
 from planning.wishes import FURTHER_CASES, USER_CASES, RequestCase
 from tfdoctor.cli.machine import select_host
 from tfdoctor.compat import Compat
@@ -18,13 +16,12 @@ from tfdoctor.core.errors import UsageError
 from tfdoctor.core.findings import Cause
 from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.planning import Method, Recipe, Recommendation, Request, make_predicted_facts, recommend
-from tfdoctor.planning.arguments import make_plan, parse_python_version
+from tfdoctor.planning.arguments import make_plan, parse_gpu, parse_python_version
 from tfdoctor.prediction.fit import Host, HostGpu, Reason
 from tfdoctor.render.plan import make_recommendation_json, render_recommendation
 
 COMPAT = Compat.load()
 HOSTS = Path(__file__).parents[1] / "hosts"
-LAB = bool(os.environ.get("TFDOCTOR_LAB_FULL"))
 
 
 def parse_options(typed: str) -> dict[str, list[str]]:
@@ -78,50 +75,8 @@ def test_request_gets_the_expected_release(wish: RequestCase) -> None:
     assert wish.recipe in (None, first.recipe.value)
 
 
-@pytest.mark.few(12)
-@pytest.mark.parametrize(
-    "wish",
-    [case for case in (*USER_CASES, *FURTHER_CASES) if case.answer[0] in "12-"],
-    ids=lambda wish: wish.typed,
-)
-def test_expected_release_matches_brute_force(wish: RequestCase) -> None:
-    options = parse_options(wish.typed)
-    machine = brute.BruteMachine(tuple(wish.cards.split()), wish.driver, windows="wsl" in wish.typed)
-    first_values = {name: next(iter(options[name]), None) for name in ("tf", "python", "method")}
-    best = brute.find_best(machine, **first_values)
-    assert (best.version if best is not None else "-") == wish.answer
-
-
-# ---------------------------------------------------------------- requests by version
-
-
 def make_host(cards: tuple[str, ...], driver: str | None) -> Host:
     return Host(tuple(HostGpu(f"compute capability {card}", card) for card in cards), driver)
-
-
-def find_disagreements(cards: tuple[str, ...], driver: str | None, tf: str | None) -> list[str]:
-    """Return how the plan for a machine differs from brute force, as a list of at most one text."""
-    answer = recommend(COMPAT, Request(tensorflow=tf), make_host(cards, driver))
-    best = brute.find_best(brute.BruteMachine(cards, driver), tf=tf)
-    request = f"{cards} {driver} --tf {tf}"
-    if best is None or not answer.options:
-        planned = [option.tensorflow for option in answer.options]
-        return [] if best is None and not planned else [f"{request}: planned {planned}, found {best}"]
-    first = answer.options[0]
-    if (first.tensorflow, first.serious_count) != (best.version, best.serious):
-        return [
-            f"{request}: planned {first.tensorflow} ({first.recipe.value}, {first.serious_count}), found {best}"
-        ]
-    return []
-
-
-@pytest.mark.parametrize("cards", [("7.0",), ("8.6",)])
-def test_request_by_version_matches_brute_force(cards: tuple[str, ...]) -> None:
-    versions = [release["version"] for release in brute.list_releases()][:: 1 if LAB else 3]
-    problems = [
-        text for version in {*versions, "1.15.0"} for text in find_disagreements(cards, None, version)
-    ]
-    assert not problems
 
 
 # ---------------------------------------------------------------- texts
@@ -257,5 +212,68 @@ def _conflict_reasons(version: str, card: str) -> tuple[Reason, ...]:
     return answer.conflict.reasons
 
 
-def test_brute_force_has_the_same_recipes() -> None:
-    assert {*brute.RECIPES} == {recipe.value for recipe in Recipe}
+@pytest.mark.parametrize(
+    ("typed", "texts"),
+    [
+        ("--gpu T4 --tf 1.15 --method pip", ["another method: ", "the best TensorFlow "]),
+        (
+            "--gpu T4 --tf 2.10 --python 3.12",
+            ["another Python: ", "another TensorFlow: ", "the best TensorFlow "],
+        ),
+        (
+            "--gpu T4 --tf 1.14 --python 3.12 --method pip",
+            ["another method and another Python: ", "the best TensorFlow "],
+        ),
+        ("--gpu K80 --tf 2.15", ["another TensorFlow: ", "a different card: "]),
+        ("--gpu A100 --driver 450 --tf 2.15", ["another TensorFlow: ", "a newer driver, "]),
+        ("--gpu K80 --driver 525", ["another driver, of branch 470 "]),
+    ],
+)
+def test_suggestions_relax_one_thing_each(typed: str, texts: list[str]) -> None:
+    conflict = plan_for(typed).conflict
+    assert conflict is not None
+    suggested = [suggestion.text for suggestion in conflict.suggestions]
+    assert 0 < len(suggested) <= 4
+    missing = [text for text in texts if not any(suggestion.startswith(text) for suggestion in suggested)]
+    assert not missing, suggested
+    assert all(
+        suggestion.is_same_machine
+        is not suggestion.text.startswith(("a newer", "another driver", "a different"))
+        for suggestion in conflict.suggestions
+    )
+
+
+def test_choices_of_an_ambiguous_card_have_examples() -> None:
+    with pytest.raises(UsageError) as error:
+        plan_for('--gpu "GTX 750 Ti"')
+    first, second = (part for part in (error.value.hint or "").split("; ") if "--gpu" in part)
+    assert ("--gpu 3.0" in first, "--gpu 5.0" in second) == (True, True), error.value.hint
+    ids = [part.partition("10de:")[2][:4] for part in (first, second)]
+    capabilities = [gpu.capability if (gpu := COMPAT.find_gpu_by_pci_id(pci_id)) else None for pci_id in ids]
+    assert capabilities == ["3.0", "5.0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "others"),
+    [
+        ("8.6", "compute capability 8.6", ()),
+        ("10de:2684", "NVIDIA GeForce RTX 4090", ()),
+        ("rtx 4090", "GeForce RTX 4090", ()),
+        ("GTX 750 Ti", "GeForce GTX 750 Ti", ("5.0",)),
+        ("OEM", "OEM", ("2.1", "3.0", "5.2", "8.6")),
+        ("4090", COMPAT.find_gpus_by_name("4090").gpus[0].name, ()),  # type: ignore[union-attr]
+    ],
+)
+def test_names_of_gpus(text: str, name: str, others: tuple[str, ...]) -> None:
+    card = parse_gpu(COMPAT, text)
+    assert (card.name, card.other_capabilities) == (name, others)
+
+
+def test_base_of_the_user_may_have_another_python() -> None:
+    own = recommend(COMPAT, Request("2.4.4", python="3.8", recipe=Recipe.OFFICIAL, base="mine:1"), Host())
+    assert own.options[0].python == "3.8"
+    conflict = recommend(COMPAT, Request("2.4.4", python="3.8", recipe=Recipe.OFFICIAL), Host()).conflict
+    assert conflict is not None
+    assert "has Python 3.6, and not 3.8" in conflict.reasons[0].text
+    newest = recommend(COMPAT, Request("1.4.1", recipe=Recipe.PIP_CUDA, base="mine:1"), Host())
+    assert newest.options or newest.conflict

@@ -17,7 +17,6 @@ __all__ = [
     "CudaSeries",
     "CudaTable",
     "DriverMinimum",
-    "ForwardCompatibility",
     "load_cuda",
 ]
 
@@ -69,19 +68,6 @@ class CudaSeries:
     sources: Sources
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForwardCompatibility:
-    """The conditions for using `cuda-compat` in place of a newer driver (`[forward_compatibility]`)."""
-
-    package: str
-    since: str
-    only_for: tuple[str, ...]
-    error_codes: tuple[int, ...] = field(metadata={"key": "errors"})
-    """CUDA error codes that occur if the package cannot be used."""
-    note: str
-    sources: Sources
-
-
 @dataclass(frozen=True, slots=True)
 class DriverMinimum:
     """The driver that a CUDA version needs on one operating system, with an explanation."""
@@ -112,7 +98,6 @@ class CudaTable:
     releases: tuple[CudaRelease, ...] = field(metadata={"key": "release"})
     """Oldest first."""
     all_series: tuple[CudaSeries, ...] = field(metadata={"key": "series"})
-    forward_compatibility: ForwardCompatibility
 
     def map_wheel_toolkits(self) -> dict[int, str]:
         """Return the toolkit whose sonames NVIDIA's wheels have, by CUDA major version."""

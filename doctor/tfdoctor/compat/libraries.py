@@ -84,8 +84,6 @@ class LibraryFamily:
     )
     nvidia_package_by_version: Mapping[str, str] = field(default_factory=dict, metadata={"key": "debian"})
     """The package in NVIDIA's repository, by CUDA minor or major version; `{dash}` is the CUDA version as `12-5`."""
-    distro_package_by_version: Mapping[str, str] = field(default_factory=dict, metadata={"key": "distro"})
-    """The package of Debian or Ubuntu, by the version in the soname."""
     conda_package: str | None = field(default=None, metadata={"key": "conda"})
     """The package on conda-forge for CUDA 12 and newer. For older CUDA, `cudatoolkit` (or `cudnn`) contains it."""
     sources: Sources
@@ -242,13 +240,6 @@ class LibraryTable:
         return name.format(
             dash=versions.major_minor(cuda).replace(".", "-"), major=versions.parse_numbers(cuda)[0]
         )
-
-    def find_distro_package(self, soname: str) -> str | None:
-        """Return the package of Debian or Ubuntu with exactly this soname; None if there is none."""
-        family, parts = self.find_library(soname), split_soname(soname)
-        if family is None or parts is None or parts[1] is None:
-            return None
-        return family.distro_package_by_version.get(parts[1])
 
 
 def load_libraries(folder: Path) -> LibraryTable:

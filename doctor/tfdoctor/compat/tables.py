@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from tfdoctor.compat.cards import Cards
     from tfdoctor.compat.companions import Companion, CompanionTable, UnlimitedVersions
     from tfdoctor.compat.conda_names import CondaNames
-    from tfdoctor.compat.cuda import CudaRelease, CudaSeries, CudaTable, DriverMinimum, ForwardCompatibility
+    from tfdoctor.compat.cuda import CudaRelease, CudaSeries, CudaTable, DriverMinimum
     from tfdoctor.compat.cudnn import CudnnRange, CudnnSupport, CudnnTable
     from tfdoctor.compat.fat_binaries import Coverage, FatBinaries
     from tfdoctor.compat.flags import Flags
     from tfdoctor.compat.functions import Functions
     from tfdoctor.compat.gpus import Gpu, GpuMatch, GpuTable
-    from tfdoctor.compat.images import Flavour, Images, ImageTag, NgcImage, OfficialImage
+    from tfdoctor.compat.images import Images
     from tfdoctor.compat.imported import ImportNeeds
     from tfdoctor.compat.kernels import Kernels
     from tfdoctor.compat.libraries import LibraryFamily, LibraryTable, PypiWheel, Registration, TfDistribution
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from tfdoctor.compat.manifests import Manifests
     from tfdoctor.compat.problems import Problem, ProblemTable
     from tfdoctor.compat.prune import Leftover
-    from tfdoctor.compat.pythons import PythonBuild, Pythons
+    from tfdoctor.compat.pythons import Pythons
     from tfdoctor.compat.releases import Code, Nearest, Platform, Release, Releases
     from tfdoctor.compat.remedies import BookEntry
     from tfdoctor.compat.source_lines import SourceLines
     from tfdoctor.compat.traits import Trait, TraitName, Traits
-    from tfdoctor.compat.wheels import CudaSet, CudaSets
+    from tfdoctor.compat.wheels import CudaSets
 
 __all__ = ["Compat"]
 
@@ -424,21 +424,12 @@ class Compat:
         """Return the package in NVIDIA's apt repository that contains a library; None if there is none."""
         return self._libraries.find_nvidia_package(soname, cuda)
 
-    def find_distro_package(self, soname: str) -> str | None:
-        """Return the package of Debian or Ubuntu with exactly this soname; None if there is none."""
-        return self._libraries.find_distro_package(soname)
-
     # --- CUDA, drivers, cuDNN ---
 
     @property
     def cuda_releases(self) -> tuple[CudaRelease, ...]:
         """All known toolkit releases, oldest first."""
         return self._cuda.releases
-
-    @property
-    def forward_compatibility(self) -> ForwardCompatibility:
-        """Conditions under which cuda-compat can replace a newer driver."""
-        return self._cuda.forward_compatibility
 
     def find_cuda_series(self, cuda: str) -> CudaSeries | None:
         """Return the compile targets of a toolkit's minor version; None if they are not known."""
@@ -523,28 +514,6 @@ class Compat:
         return self._gpus.find_similar_names(name, count)
 
     # --- images, Pythons and packages ---
-
-    def list_image_tags(
-        self, cuda: str, cudnn_major: int | None = None, flavour: Flavour | None = None
-    ) -> tuple[ImageTag, ...]:
-        """Return the known tags of nvidia/cuda (see images.Images)."""
-        return self.images.list_tags(cuda, cudnn_major=cudnn_major, flavour=flavour)
-
-    def find_official_image(self, tf: str) -> OfficialImage | None:
-        """Return the tensorflow/tensorflow image of a release, even if it does not work, or None."""
-        return self.images.find_official(tf)
-
-    def list_ngc_images(self, tf: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
-        """Return NVIDIA's TensorFlow images, newest first (see images.Images)."""
-        return self.images.list_ngc(tf, cuda=cuda)
-
-    def find_python_builds(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
-        """Return all known sources of a Python version (see pythons.Pythons)."""
-        return self.pythons.find_builds(python, system=system)
-
-    def find_cuda_set(self, tensorflow: str) -> CudaSet | None:
-        """Return the set of NVIDIA's wheels for a TensorFlow release; None if no set is known."""
-        return self.cuda_sets.find_for_release(tensorflow)
 
     @property
     def companions(self) -> tuple[Companion, ...]:

@@ -365,7 +365,9 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
             ("tfdoctor install",),
         )
         return (wsl_remedy, *_make_requirement_remedy(context, release, version))
-    has_cuda_packages = release is not None and context.compat.find_cuda_set(release.version) is not None
+    has_cuda_packages = (
+        release is not None and context.compat.cuda_sets.find_for_release(release.version) is not None
+    )
     repair_remedy = Remedy("On that machine: see what is wrong, and what to type.", ("tfdoctor check",))
     if has_cuda_packages:
         repair_remedy = Remedy(
@@ -397,14 +399,14 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
     if has_cuda_packages:
         suggestion = f"Or make a new environment with TensorFlow {exact_version} and its CUDA {release.cuda}."
         remedies.append(Remedy(suggestion, (f"tfdoctor install --tf {release_argument}{machine_options}",)))
-    official_image = context.compat.find_official_image(exact_version)
+    official_image = context.compat.images.find_official(exact_version)
     can_build_official = official_image is not None and _is_locked(
         context, exact_version, (official_image.recipe.python,)
     )
     if (
         has_cuda_packages
         or can_build_official
-        or context.compat.list_ngc_images(exact_version)
+        or context.compat.images.list_ngc(exact_version)
         or _has_base_image(context, release)
     ):
         suggestion = (
@@ -464,7 +466,7 @@ def _has_base_image(context: LogContext, release: Release) -> bool:
     if release.cudnn is None or not _is_locked(context, release.version, release.pythons()):
         return False
     cuda, cudnn = versions.major_minor(release.cuda or ""), versions.major(release.cudnn)
-    return bool(context.compat.list_image_tags(cuda, cudnn, "runtime"))
+    return bool(context.compat.images.list_tags(cuda, cudnn_major=cudnn, flavour="runtime"))
 
 
 def _is_locked(context: LogContext, version: str, pythons: Iterable[str]) -> bool:

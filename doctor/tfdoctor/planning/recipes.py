@@ -278,7 +278,7 @@ def find_conda_packages(compat: Compat, release: Release) -> CondaCuda | None:
 
     Return None if NVIDIA's wheels have this CUDA, or if conda-forge does not have it.
     """
-    if release.cuda is None or compat.find_cuda_set(release.version) is not None:
+    if release.cuda is None or compat.cuda_sets.find_for_release(release.version) is not None:
         return None
     cuda = versions.major_minor(release.cuda)
     if compat.find_conda_cudnn(cuda, release.cudnn) is None:
@@ -385,7 +385,7 @@ def _plan_tag(
         base = BaseImage(request.base, "", None)
     else:
         base = BaseImage(tag.name, f"ubuntu {tag.system}", None, (f"python{python}", f"python{python}-venv"))
-    cuda_set = compat.find_cuda_set(release.version)
+    cuda_set = compat.cuda_sets.find_for_release(release.version)
     wheels = cuda_set.wheels if cuda_set is not None else ()
     # XLA compiles with ptxas and libdevice, which are in this wheel.
     nvcc_wheels = tuple(wheel for wheel in wheels if wheel.name.startswith("nvidia-cuda-nvcc"))
@@ -420,7 +420,7 @@ def _list_system_pythons(compat: Compat, system: str) -> tuple[PythonBuild, ...]
     return tuple(
         build
         for python in (system_entry.default_python, *system_entry.other_pythons)
-        for build in compat.find_python_builds(python, system=system)
+        for build in compat.pythons.find_builds(python, system=system)
         if build.package is not None and not build.is_prerelease
     )
 
@@ -445,7 +445,7 @@ def _plan_official(compat: Compat, release: Release, request: Request, host: Hos
     """Return the option of an image of tensorflow/tensorflow, or why it does not work."""
     assessment = Assessment()
     constraints.check_machine(assessment, release, host, container=True)
-    image = compat.find_official_image(release.version)
+    image = compat.images.find_official(release.version)
     if image is None:
         assessment.add_reason(
             Cause.INCONCLUSIVE,
@@ -533,7 +533,7 @@ def _plan_ngc(compat: Compat, release: Release, request: Request, host: Host) ->
     """Return the option of an image of nvcr.io/nvidia/tensorflow, or why it does not work."""
     assessment = Assessment()
     constraints.check_machine(assessment, release, host, container=True)
-    images = [image for image in compat.list_ngc_images() if image.tensorflow == release.version]
+    images = [image for image in compat.images.list_ngc() if image.tensorflow == release.version]
     if not images:
         assessment.add_reason(
             Cause.INCONCLUSIVE,

@@ -184,7 +184,9 @@ def _list_remedies(
     compat: Compat, release: Release, capabilities: Sequence[str], python: str | None
 ) -> list[Remedy]:
     """Return the remedies for Linux, best first, followed by that for native Windows, if there is one."""
-    target = _make_general_target(compat, capabilities)
+    # Only the GPUs are known, so that the remedies fit any machine.
+    cards = tuple(HostGpu(f"compute capability {capability}", capability) for capability in capabilities)
+    target = Target(compat, Host(cards=cards))
     if not release.gpu or not release.required_libraries:
         return [cpu_fallback.make_release_remedy(target, release, python)]
     remedies = [_make_pip_remedy(target, release, python)]
@@ -206,7 +208,7 @@ def _list_remedies(
 
 def _make_container_remedy(compat: Compat, release: Release) -> Remedy | None:
     """Return the remedy with TensorFlow's own image, or None if no image is known to work."""
-    image = compat.find_official_image(release.version)
+    image = compat.images.find_official(release.version)
     if image is None or not image.recipe.has_working_libraries:
         return None
     recipe = image.recipe
@@ -223,7 +225,7 @@ def _describe_python_source(compat: Compat, python: str) -> str:
 
     Return "" if no build has an install command, or if the first such build is python-build-standalone.
     """
-    builds = compat.find_python_builds(python)
+    builds = compat.pythons.find_builds(python)
     installers = [build for build in builds if build.command is not None]
     if not installers or installers[0].origin == "python-build-standalone":
         return ""
@@ -278,9 +280,3 @@ def _find_newest_python(target: Target, release: Release) -> str:
             if can_install_extra(target, release, python):
                 return python
     return newest_first[0]
-
-
-def _make_general_target(compat: Compat, capabilities: Sequence[str]) -> Target:
-    """Return a target with these GPUs and nothing else known, whose remedies fit any machine."""
-    cards = tuple(HostGpu(f"compute capability {capability}", capability) for capability in capabilities)
-    return Target(compat, Host(cards=cards))

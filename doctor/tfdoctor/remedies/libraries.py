@@ -48,7 +48,7 @@ def make_library_remedies(target: Target, sonames: Sequence[str]) -> list[Remedy
     if set(sonames) >= set(build.required_libraries) and release is not None:
         if can_install_extra(target, release):
             install_commands = (format_pip_install(target, list_gpu_requirements(target, release)),)
-        cuda_set = target.compat.find_cuda_set(release.version)
+        cuda_set = target.compat.cuda_sets.find_for_release(release.version)
         if cuda_set is not None and not any(step.force_reinstall for step in steps):
             steps = (Install(cuda_set.pins, install_dependencies=False, lock_id=cuda_set.id),)
     folder_by_soname = map_sonames_to_wheel_folders(target, build.cuda or "", sonames)

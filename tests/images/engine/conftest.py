@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,9 +34,11 @@ exit 100
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this folder: they share one engine and must run one after the other."""
+    """Mark the tests that use an engine: they share it and must run one after the other."""
     for item in items:
-        if "engine" in item.path.parent.parts:
+        if "engine" in item.path.parent.parts and {"engine", "lab_engine"} & {
+            *getattr(item, "fixturenames", ())
+        }:
             item.add_marker(pytest.mark.engine)
 
 
@@ -48,7 +52,10 @@ def engine(request: pytest.FixtureRequest) -> Iterator[ContainerEngine]:
     except EngineError as failure:
         reason = str(failure)
     if connection is None:
-        # Skipped outside the handler: pytest keeps the chained exception, and with it the SDK's open socket.
+        # Outside the handler: else the chained exception keeps the socket, which the SDK leaves to the garbage collector.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
         pytest.skip(reason)
     yield connection
     connection.client.close()

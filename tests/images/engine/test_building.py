@@ -16,7 +16,7 @@ import pytest
 
 from images.engine.conftest import PREFIX, containers_of
 from tfdoctor.images.engine import BuildEvent, BuildFailedError, BuildRequest, EngineError, build
-from tfdoctor.images.engine.building import make_context_archive, make_unfinished_image_name
+from tfdoctor.images.engine.building import make_unfinished_image_name
 from tfdoctor.images.write import validate_reference
 
 if TYPE_CHECKING:
@@ -266,14 +266,6 @@ def test_steps_before_a_changed_file_are_cached(engine: ContainerEngine, small: 
     assert repeated_events[-1].text == events[-1].text
 
 
-def test_the_same_files_give_the_same_context() -> None:
-    files = {"b": b"2", "a": b"1"}
-    assert make_context_archive("FROM x", files) == make_context_archive(
-        "FROM x", dict(sorted(files.items()))
-    )
-    assert make_context_archive("FROM x", files) != make_context_archive("FROM x", {**files, "a": b"0"})
-
-
 # ---------------------------------------------------------------- the build command
 
 
@@ -342,37 +334,3 @@ def test_build_command_reports_a_failing_step(
     assert "docker builder prune" in stderr
     assert "Traceback" not in stderr
     assert_nothing_left(engine, small, tmp_path)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--tag", "a b"),
-        ("--tag", "x:1; rm -rf /"),
-        ("--tag", "$(id)"),
-        ("--base", "debian\nRUN id"),
-        ("--package", "six; touch /x"),
-        ("--package", "--index-url=http://evil"),
-        ("--index", "http://user:secret@host/simple"),
-        ("--platform", "linux/amd64; id"),
-        ("-r", "hostile.txt"),
-        ("-r", "missing.txt"),
-    ],
-    ids=range(10),
-)
-def test_hostile_arguments_are_refused_before_the_build(
-    words: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "hostile.txt").write_text('six\n--extra-index-url $(id)\n"; RUN rm -rf /\n', encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    result = subprocess.run(
-        [sys.executable, "-m", "tfdoctor", "build", "--tf", "2.20", "--anywhere", *words],
-        env={**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert (result.returncode, result.stdout) == (2, ""), result.stderr
-    assert "Traceback" not in result.stderr
-    assert "secret" not in result.stderr

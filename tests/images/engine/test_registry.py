@@ -468,3 +468,17 @@ def test_image_pushed_to_debians_registry_is_found(real_registry: str, tmp_path:
     assert answer.digest in pushed
     assert query_registry(f"{real_registry}/tfdoctor/one@{answer.digest}").state == "there"
     assert query_registry(f"{real_registry}/tfdoctor/one:2").state == "missing"
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("python:3", "https://registry-1.docker.io/v2/library/python"),
+        ("localhost/a:1", "http://localhost/v2/a"),
+        ("localhost:5000/a:1", "http://localhost:5000/v2/a"),
+        ("127.0.0.1:1/a", "http://127.0.0.1:1/v2/a"),
+        ("mirror.example:5000/a/b", "https://mirror.example:5000/v2/a/b"),
+    ],
+)
+def test_url_of_a_repository(name: str, url: str) -> None:
+    assert parse_reference(name).url == url

@@ -42,7 +42,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     is_unknown = base.kind == "ngc" and base.cuda is None
     if base.kind == "official":
         release = context.compat.find_release(base.tensorflow_version) if base.tensorflow_version else None
-        is_unknown = base.tensorflow_version is None or release is None
+        is_unknown = release is None
     if not is_unknown:
         return ()
     return [

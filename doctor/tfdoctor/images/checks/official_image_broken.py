@@ -38,7 +38,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
         or context.image.tensorflow_installations
     ):
         return ()
-    image = context.compat.find_official_image(base.tensorflow_version)
+    image = context.compat.images.find_official(base.tensorflow_version)
     if image is None or image.recipe.has_working_libraries:
         return ()
     if any(name.startswith("nvidia-cudnn-") for name in context.image.packages):

@@ -435,7 +435,7 @@ def _is_missing_command(message: str, command: str) -> bool:
     is_named = f"exec {command} failed" in plain_message or any(
         f"{quote}{command}{quote}" in plain_message for quote in "\"'`"
     )
-    missing_texts = ("executable file not found", "no such file or directory", "not found in $PATH")
+    missing_texts = ("executable file not found", "no such file or directory", "not found in $path")
     return is_named and any(text in plain_message.lower() for text in missing_texts)
 
 

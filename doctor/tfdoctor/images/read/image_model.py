@@ -277,7 +277,7 @@ class _ImageReader:
 
     def _find_file(self, path: str, folder: str | None) -> tuple[str, str] | None:
         """Return (name, text) of a file that was copied from the build context into the image, or None."""
-        if path.startswith(("http://", "https://")) or "$" in path:
+        if "$" in path:
             return None
         target = path if path.startswith("/") else None if folder is None else posixpath.join(folder, path)
         if target is None:

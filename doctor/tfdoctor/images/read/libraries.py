@@ -124,7 +124,7 @@ def _has_complete_libraries(base: BaseReference, compat: Compat) -> bool:
     """Return whether a base image contains all libraries of its TensorFlow. NGC images always do."""
     if base.kind == "ngc":
         return True
-    image = compat.find_official_image(base.tensorflow_version or "")
+    image = compat.images.find_official(base.tensorflow_version or "")
     return bool(base.is_for_gpu) and image is not None and image.recipe.has_working_libraries
 
 

@@ -28,8 +28,6 @@ class ShellCommand:
     command: Command
     folder: str | None
     """The working directory. None if unknown."""
-    variables: tuple[str, ...] = ()
-    """Names of variables that are set for this command."""
 
     @property
     def line(self) -> int:

@@ -28,11 +28,6 @@ _PERMITTING_OPTIONS = frozenset(
 """Options that allow pip to change the system's Python, or that make pip install elsewhere."""
 
 
-def _has_plain_pip(base: BaseReference) -> bool:
-    """Return whether the system's python3-pip package has a `pip` command, as in Debian 11 and newer."""
-    return base.kind == "plain" and base.python is not None and versions.is_at_least(base.python, "3.9")
-
-
 class PythonTracker:
     """The Python versions of an image at one step of its build. An unknown version is None."""
 
@@ -46,7 +41,8 @@ class PythonTracker:
             self.version_by_command |= {"python": version, "pip": version}
         # Since Ubuntu 20.04 and Debian 11, python3-pip also has a `pip` command.
         elif version is not None and (
-            (base.ubuntu_release is not None and base.ubuntu_release >= "20.04") or _has_plain_pip(base)
+            (base.ubuntu_release is not None and base.ubuntu_release >= "20.04")
+            or (base.kind == "plain" and versions.is_at_least(version, "3.9"))
         ):
             self.version_by_command |= {"pip": version, "python": None}
         self.environments: dict[str, str | None] = {}
@@ -82,7 +78,9 @@ class PythonTracker:
         if folder and folder in self.environments:
             return self.environments[folder]
         if program == "uv":
-            return self.version_by_command.get("python", self.version_by_command.get("python3"))
+            if "uv" in self.version_by_command:
+                return self.version_by_command["uv"]
+            return self.version_by_command.get("python") or self.version_by_command.get("python3")
         match = _UNVERSIONED_PROGRAM.fullmatch(program)
         if match is None or (folder and folder not in ("/usr", "/usr/local", "")):
             return None
@@ -125,7 +123,7 @@ class PythonTracker:
         for name, _ in call.packages:
             if name == "python-pip":
                 self.version_by_command |= {"pip": "2.7", "python": "2.7"}
-            elif name in ("python-is-python3",):
+            elif name == "python-is-python3":
                 self.version_by_command["python"] = self.version_by_command.get("python3")
 
     def apply_conda(self, call: CondaCall) -> None:
@@ -148,7 +146,7 @@ class PythonTracker:
             self._add_uv_environment(arguments[2:])
         elif name in _VERSION_MANAGERS or (name == "uv" and arguments[1:2] == ["python"]):
             self._set_unversioned_commands(None)
-        elif name in ("virtualenv",):
+        elif name == "virtualenv":
             self._add_environment(
                 arguments[1:],
                 self._find_version_option(arguments, ("-p", "--python"))

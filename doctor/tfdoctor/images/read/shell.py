@@ -288,13 +288,8 @@ def _unwrap_command(
     while words:
         match = _ASSIGNMENT.match(words[0].text)
         if match is not None:
-            _assign(
-                variables,
-                match[1],
-                words[0],
-                words[0].text[match.end() :],
-                is_lasting=is_export or len(words) == 1,
-            )
+            if is_export or len(words) == 1:  # the assignment in `A=1 command` applies to that command only
+                variables[match[1]] = words[0].text[match.end() :] if words[0].is_known else None
         elif is_export or words[0].text in _PREFIX_WORDS:
             pass
         elif removed_count and words[0].text.startswith("-"):
@@ -319,15 +314,6 @@ def _unwrap_command(
         for redirect in builder.redirects
     )
     yield Command(tuple(words), redirects, builder.is_piped)
-
-
-def _assign(variables: dict[str, str | None], name: str, word: Word, value: str, *, is_lasting: bool) -> None:
-    """Store the value of an assignment if `is_lasting`, so that it applies to all later commands.
-
-    The assignment in `A=1 command` applies to that command only. It is not stored.
-    """
-    if is_lasting:
-        variables[name] = value if word.is_known else None
 
 
 def _find_script(words: list[Word]) -> Word | None:
@@ -357,7 +343,7 @@ def _split_commands(
             position = end if line_end < 0 else line_end
         elif char in "\n;|&()":
             operator = text[position : position + 2]
-            if operator in ("&>",):  # a redirection: the next round reads the `>`
+            if operator == "&>":  # a redirection: the next round reads the `>`
                 position += 1
                 continue
             if builder.words or builder.redirects:
@@ -385,7 +371,7 @@ def _parse_redirection(
     builder: _CommandBuilder,
 ) -> int:
     """Add the redirection at `position` to the command, and return the index after it."""
-    is_glued = position > 0 and text[position - 1] not in " \t\n0123456789" and bool(builder.words)
+    is_glued = position > 0 and text[position - 1] not in " \t\n0123456789&" and bool(builder.words)
     if position > 0 and text[position - 1].isdigit() and builder.words:
         # In `2>x`, the digit is a file descriptor. In `tensorflow2>x`, it belongs to the word.
         is_glued = len(builder.words[-1].text) > 1 and builder.words[-1].text[-1] == text[position - 1]

@@ -173,7 +173,7 @@ def find_gpu_reasons(compat: Compat, release: Release, host: Host) -> tuple[Reas
 
     It can if the GPUs and the driver support either NVIDIA's wheels or the CUDA version that it was built with.
     """
-    cuda_set, wheels_assessment = compat.find_cuda_set(release.version), Assessment()
+    cuda_set, wheels_assessment = compat.cuda_sets.find_for_release(release.version), Assessment()
     if cuda_set is not None:
         constraints.check_gpus(wheels_assessment, compat, release, host, cuda_set.cuda, cuda_set.cudnn)
         constraints.check_driver(wheels_assessment, compat, release, host, cuda_set.cuda)
@@ -235,7 +235,8 @@ def _choose_python(compat: Compat, release: Release, host: Host) -> str | None:
     if current is not None and current in release.linux_pythons and is_locked(compat, release, current):
         return current
     return find_newest_python(
-        release, lambda python: bool(compat.find_python_builds(python)) and is_locked(compat, release, python)
+        release,
+        lambda python: bool(compat.pythons.find_builds(python)) and is_locked(compat, release, python),
     )
 
 
@@ -304,7 +305,7 @@ def check_wheels(assessment: Assessment, compat: Compat, release: Release, host:
 
     If no wheels have the CUDA version of the release, add that as a reason and return None.
     """
-    cuda_set = compat.find_cuda_set(release.version)
+    cuda_set = compat.cuda_sets.find_for_release(release.version)
     if cuda_set is None:
         missing_sonames = _list_missing_wheels(compat, release)
         assessment.add_reason(

@@ -55,8 +55,8 @@ def _select_fitting_tags(
     if cudnn_soname_version is None:
         return ()
     tags = []
-    for tag in compat.list_image_tags(
-        str(versions.major(cuda)), int(cudnn_soname_version.split(".")[0]), "runtime"
+    for tag in compat.images.list_tags(
+        str(versions.major(cuda)), cudnn_major=int(cudnn_soname_version.split(".")[0]), flavour="runtime"
     ):
         if tag.cudnn is None or not versions.is_at_least(tag.cudnn, min_cudnn):
             continue
