@@ -7,6 +7,7 @@ gains and loses. `pytest tests/rules/test_outcomes.py --refresh` writes the file
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import replace
 from difflib import unified_diff
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfdoctor.core.facts
+import tfdoctor.core.facts.files
+import tfdoctor.core.facts.imports
 import tfdoctor.core.facts.python
 from recorded import FOLDERS, load_facts
 from rules.machines import make_machines
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 EXPECTED = Path(__file__).with_name("expected")
 VALUE_NAMES = {
     **vars(tfdoctor.core.facts),
+    **vars(tfdoctor.core.facts.files),
+    **vars(tfdoctor.core.facts.imports),
     **vars(tfdoctor.core.facts.python),
     "Observation": Observation,
     "TargetImage": TargetImage,
@@ -66,31 +71,34 @@ def test_no_expected_file_is_left_over() -> None:
 
 
 def change_machine(machine: RuleContext, changes: str) -> RuleContext:
-    """Return the machine with fields changed, such as `driver.cuda.devices.0.name = None; machine.root = True`."""
-    for change in changes.split("; "):
-        path, _, text = change.partition(" = ")
+    """Return the machine with fields changed, such as `driver.cuda.devices.0.name = None; machine.root = True`.
+
+    `+=` adds items to a tuple.
+    """
+    for change in re.split(r"; (?=[\w.-]+ \+?= )", changes):
+        path, operator, text = change.split(" ", 2)
         value = eval(text, dict(VALUE_NAMES))  # noqa: S307 - from a file of this folder
         if path in ("image", "observation"):
             machine = replace(machine, **{path: value})
         else:
-            facts = change_field(machine.facts, path.split("."), value)
+            facts = change_field(machine.facts, path.split("."), value, adds=operator == "+=")
             machine = replace(context(facts, machine.observation), image=machine.image)
     return machine
 
 
-def change_field(node: Any, path: list[str], value: Any) -> Any:
+def change_field(node: Any, path: list[str], value: Any, *, adds: bool) -> Any:
+    if isinstance(node, Known) and (path or adds):
+        return replace(node, value=change_field(node.value, path, value, adds=adds))
     if not path:
-        return value
+        return node + value if adds else value
     name, *rest = path
-    if isinstance(node, Known):
-        return replace(node, value=change_field(node.value, path, value))
     if isinstance(node, dict):
-        return {**node, name: change_field(node.get(name), rest, value)}
+        return {**node, name: change_field(node.get(name), rest, value, adds=adds)}
     if isinstance(node, tuple):
         items = list(node)
-        items[int(name)] = change_field(items[int(name)], rest, value)
+        items[int(name)] = change_field(items[int(name)], rest, value, adds=adds)
         return tuple(items)
-    return replace(node, **{name: change_field(getattr(node, name), rest, value)})
+    return replace(node, **{name: change_field(getattr(node, name), rest, value, adds=adds)})
 
 
 def format_outcomes(rule: Rule) -> Iterator[str]:
