@@ -72,6 +72,7 @@ def test_line_that_only_sets_the_variable(line: str, *, alone: bool) -> None:
         ("sitecustomize.py", "sys.path.remove('/team/libs')", False),
         ("sitecustomize.py", "site.addsitedir('/team/libs', known_paths=None)", False),
         ("sitecustomize.py", "sys.path", False),
+        ("sitecustomize.py", "site.addsitedir()", False),
         ("sitecustomize.py", "folder = '/team/libs'", False),
     ],
 )
