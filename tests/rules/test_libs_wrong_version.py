@@ -38,16 +38,6 @@ def with_cuda_libraries(facts, *paths):
     )
 
 
-CUDA_11_8_PATHS = (
-    "/usr/local/cuda-11.8/lib64/libcudart.so.11.0",
-    "/usr/local/cuda-11.8/lib64/libcublas.so.11",
-    "/usr/local/cuda-11.8/lib64/libcublasLt.so.11",
-    "/usr/local/cuda-11.8/lib64/libcufft.so.10",
-    "/usr/local/cuda-11.8/lib64/libcusolver.so.11",
-    "/usr/local/cuda-11.8/lib64/libcusparse.so.11",
-)
-
-
 def test_few_other_versions_are_reported_as_missing_libraries():
     facts = with_cuda_libraries(healthy(), "/usr/local/cuda/lib64/libcudart.so.13")
     assert run(libs_wrong_version.RULE, facts).kind is OutcomeKind.NOT_APPLICABLE
