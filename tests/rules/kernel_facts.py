@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat import Compat
-from tfdoctor.core.facts import Facts, GpuCondition, KernelEvent, Known, SmiFacts, value_of
+from tfdoctor.core.facts import Facts, KernelEvent, Known
 from tfdoctor.diagnosis.collect import run_probes
 from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.system import RecordedSystem
@@ -42,12 +42,3 @@ def outcome_kind(report: Report, code: str) -> OutcomeKind:
 def with_events(host: str, *events: KernelEvent) -> Facts:
     facts = load_facts(host)
     return dataclasses.replace(facts, kernel=dataclasses.replace(facts.kernel, log=Known(events, "dmesg")))
-
-
-def with_health(health: GpuCondition) -> Facts:
-    facts = load_facts("healthy-one-gpu")
-    smi = value_of(facts.driver.smi)
-    assert isinstance(smi, SmiFacts)
-    gpus = tuple(dataclasses.replace(gpu, health=health) for gpu in smi.gpus)
-    smi_fact = Known(dataclasses.replace(smi, gpus=gpus), "nvidia-smi -q -x")
-    return dataclasses.replace(facts, driver=dataclasses.replace(facts.driver, smi=smi_fact))

@@ -30,13 +30,12 @@ from tfdoctor.core.facts import (
     TensorFlowFacts,
     value_of,
 )
-from tfdoctor.core.findings import Observation
 from tfdoctor.core.versions import is_at_least
 from tfdoctor.prediction import describe_build, list_opened_sonames, predict
 from tfdoctor.rules.base import RuleContext
 
 if TYPE_CHECKING:
-    from tfdoctor.core.findings import Finding, Outcome
+    from tfdoctor.core.findings import Finding, Observation, Outcome
     from tfdoctor.rules.base import Rule
 
 COMPAT = Compat.load()
@@ -314,7 +313,3 @@ def cpu_only(version, distribution="tensorflow", **changes):
 def make_failed_import(error, missing=("libc.so.6",)):
     """Return a library that TensorFlow's import needs and that cannot be loaded."""
     return Resolution("x", f"{SITE}/x", "", error, missing, needed_by=f"{SITE}/x")
-
-
-SAW_ONE = Observation(True, True, 1, (), 5.0)
-"""An observation in which TensorFlow registered one GPU."""

@@ -13,7 +13,6 @@ from rules.make_facts import (
     finding,
     healthy,
     make_found,
-    make_missing,
     make_resolution,
     run,
     with_loader,
@@ -24,27 +23,14 @@ from tfdoctor.core.facts import (
     value_of,
 )
 from tfdoctor.core.facts.files import ChangedFile, SharedFile
-from tfdoctor.core.findings import Cause, OutcomeKind, Severity
+from tfdoctor.core.findings import OutcomeKind, Severity
 from tfdoctor.rules import (
-    cudnn_missing,
     cudnn_version_mismatch,
 )
 
 if TYPE_CHECKING:
     from tfdoctor.core.facts import Facts
 from rules.owners_facts import _make_cudnn
-
-
-def test_other_major_of_cudnn_is_reported():
-    facts = with_loader(
-        healthy(),
-        make_missing("libcudnn.so.9"),
-        also_found=(make_found(f"{SITE}/nvidia/cudnn/lib/libcudnn.so.8"),),
-    )
-    result = finding(cudnn_version_mismatch.RULE, facts)
-    assert "libcudnn.so.8" in result.title
-    assert context(facts).prediction.cause is Cause.CUDNN_VERSION_MISMATCH
-    assert run(cudnn_missing.RULE, facts).kind is OutcomeKind.CLEAN
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ from rules.make_facts import (
     context,
     finding,
     healthy,
-    make_found,
     make_rejected,
-    run,
     with_environment,
     with_loader,
     with_python,
@@ -30,33 +28,10 @@ from tfdoctor.core.facts import (
     value_of,
 )
 from tfdoctor.core.facts.files import ChangedFile
-from tfdoctor.core.findings import Cause, OutcomeKind
+from tfdoctor.core.findings import Cause
 from tfdoctor.rules import (
     damaged_library,
-    libs_not_installed,
-    libs_transitive,
-    not_permitted,
 )
-
-
-def test_damaged_dependency_of_a_library() -> None:
-    """The loader finds libcusolver and stops at the empty libnvJitLink that libcusolver needs."""
-    path = f"{SITE}/nvidia/nvjitlink/lib/libnvJitLink.so.12"
-    needs = Resolution(
-        "libcusolver.so.11",
-        f"{SITE}/nvidia/cusolver/lib/libcusolver.so.11",
-        "RUNPATH",
-        f"{path}: file too short",
-        ("libnvJitLink.so.12",),
-        tried=(LoadAttempt(path, "file too short", "RUNPATH"),),
-    )
-    facts = with_loader(healthy(), needs)
-    result = finding(damaged_library.RULE, facts)
-    assert context(facts).prediction.cause is result.cause is Cause.DAMAGED_FILE
-    assert path in result.title
-    assert "nvidia-nvjitlink-cu12" in result.remedies[0].commands[0]
-    assert "cusolver" not in result.remedies[0].commands[0]
-    assert run(libs_transitive.RULE, facts).kind is OutcomeKind.CLEAN
 
 
 def test_single_library_for_another_machine_is_damaged() -> None:
@@ -67,30 +42,6 @@ def test_single_library_for_another_machine_is_damaged() -> None:
     assert context(only_wrong).prediction.cause is Cause.LIBS_WRONG_VERSION
     mixed = with_loader(healthy(), wrong, resolutions[1])
     assert context(mixed).prediction.cause is Cause.DAMAGED_FILE
-
-
-def test_damaged_file_that_shadows_an_intact_one():
-    facts = with_loader(
-        healthy(),
-        make_rejected("libcufft.so.11", "/old/libcufft.so.11", "file too short", crash=True),
-        also_found=(make_found(f"{SITE}/nvidia/cufft/lib/libcufft.so.11"),),
-    )
-    result = finding(damaged_library.RULE, facts)
-    assert result.title == "/old/libcufft.so.11 is damaged: file too short"
-    assert "SIGBUS" in result.explanation
-    assert commands(result)[0] == "mv /old/libcufft.so.11 /old/libcufft.so.11.damaged"
-    assert any("never reached" in line.text for line in result.evidence)
-    assert run(libs_not_installed.RULE, facts).kind is OutcomeKind.CLEAN
-    assert context(facts).prediction.cause is result.cause
-
-
-def test_damaged_wheel_is_reinstalled():
-    path = f"{SITE}/nvidia/cufft/lib/libcufft.so.11"
-    result = finding(
-        damaged_library.RULE,
-        with_loader(healthy(), make_rejected("libcufft.so.11", path, "invalid ELF header")),
-    )
-    assert "--force-reinstall --no-deps nvidia-cufft-cu12==11.2.3.61" in commands(result)[0]
 
 
 @pytest.mark.parametrize(
@@ -123,17 +74,6 @@ def test_wheel_behind_a_damaged_link_is_reinstalled():
         damaged_library.RULE, with_loader(facts, make_rejected("libcufft.so.11", link, "invalid ELF header"))
     )
     assert "--force-reinstall --no-deps nvidia-cufft-cu12==11.2.3.61" in commands(result)[0]
-
-
-def test_unreadable_file_is_not_permitted():
-    path = "/usr/local/cuda/lib64/libcufft.so.11"
-    facts = with_loader(healthy(), make_rejected("libcufft.so.11", path, "Permission denied"))
-    assert run(damaged_library.RULE, facts).kind is OutcomeKind.CLEAN
-    assert run(libs_not_installed.RULE, facts).kind is OutcomeKind.CLEAN
-    result = finding(not_permitted.RULE, facts)
-    assert result.cause is Cause.NOT_PERMITTED
-    assert context(facts).prediction.cause is Cause.NOT_PERMITTED
-    assert commands(result)[0] == f"chmod -R u+rX {path}"
 
 
 def test_bad_file_on_the_path_is_dropped_and_the_wheel_linked() -> None:

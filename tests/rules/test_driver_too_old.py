@@ -7,48 +7,9 @@ from dataclasses import replace
 import pytest
 
 from rules.make_facts import healthy, run, with_cards
-from rules.of_hosts import outcome_kind, summarize_finding
 from tfdoctor.core.facts import KernelModule, Known, value_of
-from tfdoctor.core.findings import Cause, OutcomeKind, Severity
+from tfdoctor.core.findings import Severity
 from tfdoctor.rules import driver_too_old
-
-CODE = driver_too_old.RULE.code
-
-
-@pytest.mark.parametrize(
-    ("host", "severity", "cause", "title", "typed"),
-    [
-        (
-            "driver-below-cuda-12",
-            Severity.ERROR,
-            Cause.DRIVER_TOO_OLD,
-            "The driver is too old for CUDA 12.5: 525.60.13 or newer is needed",
-            "sudo ubuntu-drivers install",
-        ),
-        (
-            "driver-too-old-for-libcuda",
-            Severity.ERROR,
-            Cause.DRIVER_TOO_OLD,
-            "The driver is too old",
-            "sudo ubuntu-drivers install",
-        ),
-    ],
-)
-def test_finding_on_recorded_host(
-    host: str, severity: Severity, cause: Cause, title: str, typed: str
-) -> None:
-    assert summarize_finding(host, CODE) == (severity, cause, title, typed)
-
-
-@pytest.mark.parametrize(
-    ("host", "kind"),
-    [
-        ("healthy-one-gpu", OutcomeKind.CLEAN),
-        ("blackwell-with-tf221", OutcomeKind.CLEAN),
-    ],
-)
-def test_outcome_without_finding(host: str, kind: OutcomeKind) -> None:
-    assert outcome_kind(host, CODE) is kind
 
 
 @pytest.mark.parametrize(

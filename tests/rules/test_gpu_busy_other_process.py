@@ -22,27 +22,6 @@ def test_processes_are_named_by_user_program_and_memory() -> None:
     assert not any("5151" in command for remedy in finding.remedies for command in remedy.commands)
 
 
-def test_memory_available_to_tensorflow_is_stated() -> None:
-    report = make_report(load_facts("one-of-two-busy"))
-    (finding,) = find_findings(report, "TFD603")
-    assert (
-        "about 3040 MiB" in finding.explanation
-    )  # 24576 - 20000 - 1536: TensorFlow leaves 1536 MiB free on compute capability 8.x
-
-
-def test_process_in_a_container_is_named_by_engine_and_id() -> None:
-    (finding,) = find_findings(make_report(load_facts("held-by-a-container")), "TFD603")
-    assert (
-        "serve.py (pid 7001) of alice, in the container docker 4f1c4f1c4f1c, 24064 MiB" in finding.explanation
-    )
-    assert "cannot see" not in finding.explanation
-
-
-def test_memory_of_unlisted_processes_is_reported() -> None:
-    (finding,) = find_findings(make_report(load_facts("held-outside-this-container")), "TFD603")
-    assert "24264 MiB are held by processes that this container cannot see" in finding.explanation
-
-
 def test_unknown_memory_amounts_are_not_guessed() -> None:
     facts = load_facts("held-by-a-container")
     assert isinstance(facts.driver.smi, Known)

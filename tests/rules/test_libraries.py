@@ -13,8 +13,6 @@ from rules.make_facts import (
 )
 from tfdoctor.core.facts import (
     Absent,
-    Known,
-    LoadAttempt,
     Unknown,
 )
 from tfdoctor.core.findings import OutcomeKind
@@ -22,13 +20,6 @@ from tfdoctor.rules import (
     import_missing_cuda_lib,
     shadowing_path,
 )
-
-
-@pytest.mark.parametrize("module", ABOUT_LIBRARIES)
-def test_no_finding_on_a_healthy_machine(module):
-    outcome = run(module.RULE, healthy())
-    assert outcome.kind in {OutcomeKind.CLEAN, OutcomeKind.COULD_NOT_CHECK}
-    assert not outcome.findings
 
 
 @pytest.mark.parametrize("module", [*ABOUT_LIBRARIES, import_missing_cuda_lib, shadowing_path])
@@ -48,8 +39,3 @@ def test_linked_tensorflow_is_left_to_the_import_rule(module):
     assert (
         run(module.RULE, healthy("1.13.1", distribution="tensorflow-gpu")).kind is OutcomeKind.NOT_APPLICABLE
     )
-
-
-def test_types_of_facts():
-    assert LoadAttempt("/a", "x", "y").problem == "x"
-    assert isinstance(healthy().python, Known)

@@ -9,11 +9,9 @@ import pytest
 
 from rules.make_facts import (
     commands,
-    context,
     finding,
     healthy,
     make_found,
-    make_rejected,
     remove_libraries,
     run,
     with_cards,
@@ -22,11 +20,9 @@ from rules.make_facts import (
 from tfdoctor.core.facts import (
     CudaToolkit,
 )
-from tfdoctor.core.findings import Cause, OutcomeKind
+from tfdoctor.core.findings import OutcomeKind
 from tfdoctor.rules import (
-    cudnn_missing,
     libs_not_installed,
-    libs_not_on_path,
     libs_wrong_version,
 )
 
@@ -40,43 +36,6 @@ def with_cuda_libraries(facts, *paths):
         also_found=tuple(make_found(path) for path in paths),
         found=tuple(map(make_found, paths)),
     )
-
-
-CUDA_11_8_PATHS = (
-    "/usr/local/cuda-11.8/lib64/libcudart.so.11.0",
-    "/usr/local/cuda-11.8/lib64/libcublas.so.11",
-    "/usr/local/cuda-11.8/lib64/libcublasLt.so.11",
-    "/usr/local/cuda-11.8/lib64/libcufft.so.10",
-    "/usr/local/cuda-11.8/lib64/libcusolver.so.11",
-    "/usr/local/cuda-11.8/lib64/libcusparse.so.11",
-)
-
-
-def test_other_cuda_is_reported_despite_equal_sonames():
-    facts = replace(
-        with_cuda_libraries(healthy(), *CUDA_11_8_PATHS),
-        toolkits=(CudaToolkit("/usr/local/cuda-11.8", "11.8", True, True),),
-    )
-    result = finding(libs_wrong_version.RULE, facts)
-    assert (
-        result.title == "TensorFlow 2.18.1 needs CUDA 12, but CUDA 11.8 (/usr/local/cuda-11.8) is installed"
-    )
-    assert "does not help" in result.explanation
-    assert "tensorflow[and-cuda]==2.18.1" in commands(result)[0]
-    assert any("tensorflow==2.14.1" in command for command in commands(result))
-    # CUDA 11 and CUDA 12 both have a libcusolver.so.11.
-    assert run(libs_not_on_path.RULE, facts).kind is OutcomeKind.CLEAN
-    assert run(libs_not_installed.RULE, facts).kind is OutcomeKind.CLEAN
-    assert run(cudnn_missing.RULE, facts).kind is OutcomeKind.NOT_APPLICABLE
-    assert context(facts).prediction.cause is Cause.LIBS_WRONG_VERSION
-
-
-def test_32_bit_library_is_reported():
-    path = "/usr/lib32/libcufft.so.11"
-    facts = with_loader(healthy(), make_rejected("libcufft.so.11", path, "wrong ELF class: ELFCLASS32"))
-    result = finding(libs_wrong_version.RULE, facts)
-    assert "another kind of processor" in result.title
-    assert path in result.explanation
 
 
 def test_few_other_versions_are_reported_as_missing_libraries():

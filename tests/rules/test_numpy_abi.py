@@ -88,9 +88,3 @@ def test_companion_that_works(version, installed):
     assert run(numpy_abi.RULE, facts).kind is OutcomeKind.CLEAN
     assert run(protobuf_conflict.RULE, facts).kind is OutcomeKind.CLEAN
     assert context(facts).prediction.import_ok
-
-
-def test_numpy_1_20_is_a_warning_for_recurrent_layers():
-    facts = with_python(healthy("2.4.4"), installed={"numpy": "1.20.3"})
-    assert context(facts).prediction.import_ok
-    assert finding(numpy_abi.RULE, facts).severity is Severity.WARNING

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rules.hiding_facts import ACTIVATE, diagnose_root, with_two_tensorflows
+from rules.hiding_facts import diagnose_root, with_two_tensorflows
 from rules.make_facts import COMPAT, SITE, remove_libraries
-from tfdoctor.core.causes.steps import RemoveEntries
 from tfdoctor.core.facts import (
     Known,
     value_of,
@@ -15,19 +14,6 @@ from tfdoctor.core.facts.imports import ImportResult, RehearsalFacts, RehearsalR
 from tfdoctor.core.findings import Cause
 from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.rules import other_tensorflow
-
-
-def test_tensorflow_on_pythonpath_shadows_the_environment() -> None:
-    report, result = diagnose_root(with_two_tensorflows("/team:/mine", origin="activation"))
-    assert (result.code, report.verdict.cause) == (other_tensorflow.RULE.code, Cause.SHADOWED_MODULE)
-    assert report.prediction.gpu_registered is False
-    assert "TFD303" not in [finding.code for finding in report.findings]
-    (remedy,) = result.remedies
-    assert remedy.commands[0] == "export PYTHONPATH=/mine"
-    assert remedy.steps == (RemoveEntries("PYTHONPATH", ("/team",)),)
-    assert f"{ACTIVATE}, line 9" in result.explanation
-    commands = [line for finding in report.findings for other in finding.remedies for line in other.commands]
-    assert not any("install" in command for command in commands)
 
 
 def test_import_errors_of_the_first_tensorflow_do_not_count() -> None:

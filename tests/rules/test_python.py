@@ -8,12 +8,11 @@ import pytest
 
 from rules.make_facts import (
     healthy,
-    make_found,
     run,
     with_python,
     with_tensorflow,
 )
-from tfdoctor.core.facts import Distribution, Unknown
+from tfdoctor.core.facts import Unknown
 from tfdoctor.core.findings import OutcomeKind
 from tfdoctor.rules import (
     both_packages,
@@ -49,11 +48,6 @@ ABOUT_PYTHON = (
 
 
 @pytest.mark.parametrize("module", ABOUT_PYTHON)
-def test_no_finding_on_a_healthy_machine(module):
-    assert run(module.RULE, healthy()).kind in {OutcomeKind.CLEAN, OutcomeKind.NOT_APPLICABLE}
-
-
-@pytest.mark.parametrize("module", ABOUT_PYTHON)
 def test_check_of_a_python_that_hangs_could_not_run(module):
     facts = replace(
         healthy(), python=Unknown("it hung"), tensorflow=Unknown("it hung"), loader=Unknown("it hung")
@@ -67,8 +61,3 @@ def test_partial_facts_never_crash_a_rule(module):
     facts = with_tensorflow(healthy(), version=None, distribution=None, build_info={}, cuda_config={})
     for altered in (facts, replace(facts, python=Unknown("no")), with_python(facts, distributions=())):
         assert run(module.RULE, altered).kind is not OutcomeKind.CRASHED
-
-
-def test_types_of_facts():
-    assert Distribution("a", "1", "/x").requires == ()
-    assert make_found("/x/liba.so.1").stem == "liba"

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
-from rules.of_hosts import commands, finding, report
+from recorded import HOSTS, load_report
 from tfdoctor.core.findings import Cause, Severity
 from tfdoctor.render.report import render_report
+
+if TYPE_CHECKING:
+    from tfdoctor.core.findings import Finding, Report
+
+
+def report(host: str) -> Report:
+    return load_report(HOSTS / host)
+
+
+def finding(host: str, code: str) -> Finding:
+    """Return the first finding with this code; raise StopIteration if there is none."""
+    return next(result for result in report(host).findings if result.code == code)
+
+
+def commands(result: Finding) -> str:
+    """Return all commands of the finding's remedies, one per line."""
+    return "\n".join(command for remedy in result.remedies for command in remedy.commands)
 
 
 @pytest.mark.parametrize("host", ["environment-deleted", "environment-moved", "environment-without-its-base"])

@@ -61,6 +61,12 @@ class RuleContext:
         """ "on this machine" or "in this image", for use inside a sentence."""
         return "on this machine" if self.image is None else "in this image"
 
+    @property
+    def tensorflow_name(self) -> str:
+        """ "TensorFlow" and its version, if that is known."""
+        version = self.build.version if self.build is not None else None
+        return f"TensorFlow {version}" if version else "TensorFlow"
+
     @cached_property
     def python(self) -> PythonFacts | None:
         """The examined Python; None if it is not known."""

@@ -30,27 +30,25 @@ from tfdoctor.remedies import (
     list_gpu_requirements,
     make_venv_commands,
 )
-from tfdoctor.rules.base import CUDNN, NotApplicable, Result, Rule, RuleContext
+from tfdoctor.rules.base import CUDNN, NotApplicable, Result, Rule, RuleContext, get_required_value
 from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
-    from tfdoctor.core.facts import Distribution
+    from tfdoctor.core.facts import Distribution, PythonFacts
 
 
 def check(context: RuleContext) -> Result:
-    build, python = context.build, context.python
-    if build is None or python is None:
-        return NotApplicable("this TensorFlow opens no CUDA library")
+    build, python = get_required_value(context.build), get_required_value(context.python)
     built_cudnn = build.release.cudnn if build.is_exact_release and build.release is not None else build.cudnn
     if built_cudnn is None:
         return NotApplicable("this TensorFlow does not say with which cuDNN it was built")
     pins = [
         (distribution, requirement)
         for distribution in python.distributions
-        for requirement in _list_cudnn_pins(context, distribution)
+        for requirement in _list_cudnn_pins(python, distribution)
     ]
     if not pins:
         return NotApplicable("no other package here asks for a cuDNN")
@@ -61,7 +59,7 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def _list_cudnn_pins(context: RuleContext, distribution: Distribution) -> list[Requirement]:
+def _list_cudnn_pins(python: PythonFacts, distribution: Distribution) -> list[Requirement]:
     """Return a distribution's requirements on cuDNN.
 
     A requirement that belongs to an extra counts only if the required wheel is installed.
@@ -78,8 +76,8 @@ def _list_cudnn_pins(context: RuleContext, distribution: Distribution) -> list[R
             requirement = Requirement(line)
         except InvalidRequirement:
             continue
-        has_extra = requirement.marker is not None and "extra" in str(requirement.marker)
-        installed = context.python is not None and context.python.find_distribution(requirement.name.lower())
+        has_extra = "extra" in str(requirement.marker or "")
+        installed = python.find_distribution(requirement.name.lower())
         if requirement.name.lower().startswith("nvidia-cudnn-cu") and (installed or not has_extra):
             pins.append(requirement)
     return pins
@@ -103,8 +101,7 @@ def _build_finding(
     context: RuleContext, package: Distribution, pin: Requirement, built_cudnn: str
 ) -> Finding:
     """Return the finding about a package whose requirement excludes every cuDNN for this TensorFlow."""
-    build = context.build
-    name = f"TensorFlow {build.version if build is not None else ''}".strip()
+    name = f"TensorFlow {get_required_value(context.build).version or ''}".strip()
     label = f"{package.name} {package.version}"
     installed = find_cudnn_version(context.facts)
     note = f" Now cuDNN {installed.version} is there." if installed is not None else ""
@@ -138,8 +135,8 @@ def _build_remedies(
     same_major: bool,
 ) -> list[Remedy]:
     """Return the remedies; the newer cuDNN is one only if both packages need the same major version."""
-    build = context.build
-    release = build.release if build is not None and build.is_exact_release else None
+    build = get_required_value(context.build)
+    release = build.release if build.is_exact_release else None
     requirements = list_gpu_requirements(context.target, release) if release is not None else ("tensorflow",)
     remedies = [
         Remedy(

@@ -30,7 +30,7 @@ from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, Rule
 from tfdoctor.rules.shared.companions import DAMAGE_PREDICATES
 
 if TYPE_CHECKING:
-    from tfdoctor.core.facts import Distribution
+    from tfdoctor.core.facts import Distribution, TensorFlowFacts
     from tfdoctor.core.facts.imports import FileDifference
     from tfdoctor.core.findings import Finding
 
@@ -48,16 +48,14 @@ def check(context: RuleContext) -> Result:
         if not distributions:
             return NotApplicable("TensorFlow is not installed")
         return [_build_missing_package_finding(context, distributions)]
-    tensorflow = context.tensorflow
-    if tensorflow is None:
-        return NotApplicable("TensorFlow is not installed")
+    tensorflow = fact.value
     if tensorflow.missing_files:
-        return [_build_missing_files_finding(context)]
+        return [_build_missing_files_finding(context, tensorflow)]
     differences = list_damaged_tensorflow_files(python, tensorflow, context.compat)
     if differences:
-        return [_build_changed_files_finding(context, differences)]
+        return [_build_changed_files_finding(context, tensorflow, differences)]
     if tensorflow.distribution is None and not tensorflow.conda_build:
-        return [_build_unregistered_finding(context)]
+        return [_build_unregistered_finding(tensorflow)]
     return ()
 
 
@@ -82,14 +80,10 @@ def _build_missing_package_finding(context: RuleContext, distributions: list[Dis
     )
 
 
-def _build_missing_files_finding(context: RuleContext) -> Finding:
+def _build_missing_files_finding(context: RuleContext, tensorflow: TensorFlowFacts) -> Finding:
     """Return the finding about missing files that every TensorFlow has."""
-    tensorflow, build = context.tensorflow, context.build
-    missing = tensorflow.missing_files if tensorflow is not None else ()
-    folder = tensorflow.core_dir if tensorflow is not None else ""
-    name = tensorflow.distribution if tensorflow is not None else None
-    version = build.version if build is not None else None
-    requirement = f"{name or 'tensorflow'}=={version}" if version else name or "tensorflow"
+    missing, folder = tensorflow.missing_files, tensorflow.core_dir
+    requirement = _format_requirement(context, tensorflow.distribution or "tensorflow")
     return RULE.make_finding(
         Cause.DAMAGED_FILE,
         Severity.ERROR,
@@ -100,10 +94,11 @@ def _build_missing_files_finding(context: RuleContext) -> Finding:
     )
 
 
-def _build_changed_files_finding(context: RuleContext, differences: tuple[FileDifference, ...]) -> Finding:
+def _build_changed_files_finding(
+    context: RuleContext, tensorflow: TensorFlowFacts, differences: tuple[FileDifference, ...]
+) -> Finding:
     """Return the finding about files that differ from the installed ones, or that this user may not read."""
-    tensorflow, build = context.tensorflow, context.build
-    location = tensorflow.package_dir.rpartition("/")[0] if tensorflow is not None else ""
+    location = tensorflow.package_dir.rpartition("/")[0]
     evidence = [
         Evidence(f"{location}/{difference.path}", DAMAGE_PREDICATES[difference.what])
         for difference in differences
@@ -126,8 +121,7 @@ def _build_changed_files_finding(context: RuleContext, differences: tuple[FileDi
                 )
             ],
         )
-    requirement = f"{tensorflow.distribution if tensorflow is not None else 'tensorflow'}"
-    requirement += f"=={build.version}" if build is not None and build.version else ""
+    requirement = _format_requirement(context, str(tensorflow.distribution))
     return RULE.make_finding(
         Cause.DAMAGED_FILE,
         Severity.ERROR,
@@ -138,10 +132,8 @@ def _build_changed_files_finding(context: RuleContext, differences: tuple[FileDi
     )
 
 
-def _build_unregistered_finding(context: RuleContext) -> Finding:
+def _build_unregistered_finding(tensorflow: TensorFlowFacts) -> Finding:
     """Return the finding about a TensorFlow folder that belongs to no distribution."""
-    tensorflow = context.tensorflow
-    folder = tensorflow.package_dir if tensorflow is not None else ""
     return RULE.make_finding(
         Cause.INCONCLUSIVE,
         Severity.INFO,
@@ -149,8 +141,14 @@ def _build_unregistered_finding(context: RuleContext) -> Finding:
         "or left "
         "behind. pip does not know of it, and will put another one over it or beside it.",
         title="This TensorFlow was not installed by pip or conda",
-        evidence=[Evidence(folder, "belongs to no registered distribution")],
+        evidence=[Evidence(tensorflow.package_dir, "belongs to no registered distribution")],
     )
+
+
+def _format_requirement(context: RuleContext, name: str) -> str:
+    """Return the requirement for the installed version, or the name alone if the version is not known."""
+    version = context.build.version if context.build is not None else None
+    return f"{name}=={version}" if version else name
 
 
 def _build_reinstall_remedy(context: RuleContext, requirements: list[str]) -> Remedy:

@@ -52,7 +52,7 @@ def check(context: RuleContext) -> Result:
     ]
     if not libraries:
         return ()
-    rejected_files = [_get_first_rejected_file(library) for library in libraries]
+    rejected_files = [list_unusable_files(library.resolution)[0] for library in libraries]
     names = ", ".join(library.soname for library in libraries)
     evidence = []
     for library, attempt in zip(libraries, rejected_files, strict=True):
@@ -84,11 +84,6 @@ def _describe_rejection(problem: str) -> str:
     """Return the predicate of the title for a file that the loader rejects because of `problem`."""
     # the loader's probe uses these words for folders, programs and named pipes
     return "is no library" if problem.startswith(("is a ", "a named pipe")) else "is damaged"
-
-
-def _get_first_rejected_file(library: MissingLibrary) -> LoadAttempt:
-    """Return the first file that the loader rejected for this library."""
-    return list_unusable_files(library.resolution)[0]
 
 
 def _build_remedies(

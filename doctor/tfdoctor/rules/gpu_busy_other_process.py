@@ -172,7 +172,10 @@ def _build_busy_finding(
     clauses = [
         line
         for gpu in busy_gpus
-        for line in (*_describe_processes(gpu), *_describe_unlisted_memory(gpu, in_container=in_container))
+        for line in (
+            *map(_describe_process, _sort_processes(gpu)),
+            *_describe_unlisted_memory(gpu, in_container=in_container),
+        )
     ]
     processes_text = (
         f" On it: {'; '.join(clauses[:MAX_NAMED_PROCESSES])}{' and more' if len(clauses) > MAX_NAMED_PROCESSES else ''}."
@@ -215,10 +218,9 @@ def _describe_memory_use(context: RuleContext, busy_gpus: list[GpuUsage]) -> str
     return f"TensorFlow would take nearly all that is left, about {max(free - reserved, 0)} MiB."
 
 
-def _describe_processes(gpu: GpuUsage) -> list[str]:
-    """Describe the processes on the GPU: the largest first, and those that only draw a screen ("G") last."""
-    processes = sorted(gpu.processes, key=lambda process: (process.kind == "G", -(process.used_mib or 0)))
-    return [_describe_process(process) for process in processes]
+def _sort_processes(gpu: GpuUsage) -> list[SmiProcess]:
+    """Return the processes on the GPU: the largest first, and those that only draw a screen ("G") last."""
+    return sorted(gpu.processes, key=lambda process: (process.kind == "G", -(process.used_mib or 0)))
 
 
 def _describe_process(process: SmiProcess) -> str:

@@ -64,7 +64,7 @@ def _find_capability_problem(
     if code == "arch-specific":
         return _build_arch_specific_finding(context, build, capability, devices)
     if code == "none" and newest_code is not None and versions.is_at_least(capability, newest_code):
-        return _build_code_gap_finding(context, build, capability, devices)
+        return _build_code_gap_finding(context, capability, devices)
     if code == "jit":
         return _build_jit_finding(context, build, capability, devices)
     return _find_cudnn_problem(context, build, capability, devices) if code == "native" else None
@@ -121,9 +121,9 @@ def _build_finding(
     )
 
 
-def _describe_gap(build: Build, devices: list[CudaDevice]) -> str:
+def _describe_gap(context: RuleContext, devices: list[CudaDevice]) -> str:
     """Return the clause that the first GPU is newer than the machine code of the build."""
-    return f"{devices[0].name or 'The card'} is newer than the machine code in TensorFlow {build.version}"
+    return f"{devices[0].name or 'The card'} is newer than the machine code in {context.tensorflow_name}"
 
 
 def _build_arch_specific_finding(
@@ -138,25 +138,23 @@ def _build_arch_specific_finding(
         context,
         devices,
         Severity.ERROR,
-        title=f"TensorFlow {build.version} has kernels that cannot run on this card (compute capability "
+        title=f"{context.tensorflow_name} has kernels that cannot run on this card (compute capability "
         f"{capability})",
-        explanation=f"{_describe_gap(build, devices)}. {explanation} TensorFlow registers the card, and operations "
+        explanation=f"{_describe_gap(context, devices)}. {explanation} TensorFlow registers the card, and operations "
         "fail with CUDA_ERROR_INVALID_PTX.",
         remedies=_build_newer_release_remedies(context)
         or [*(Remedy(problem.remedy) for problem in problems), make_recommend_remedy()],
     )
 
 
-def _build_code_gap_finding(
-    context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
-) -> Finding:
+def _build_code_gap_finding(context: RuleContext, capability: str, devices: list[CudaDevice]) -> Finding:
     """Return the finding that the build has neither machine code nor PTX for the GPUs."""
     return _build_finding(
         context,
         devices,
         Severity.ERROR,
-        title=f"TensorFlow {build.version} has no code for this card (compute capability {capability})",
-        explanation=f"{_describe_gap(build, devices)}, and there is no PTX inside that the driver could "
+        title=f"{context.tensorflow_name} has no code for this card (compute capability {capability})",
+        explanation=f"{_describe_gap(context, devices)}, and there is no PTX inside that the driver could "
         "compile for it. TensorFlow registers the card, and every operation fails.",
         remedies=_build_newer_release_remedies(context),
     )
@@ -173,7 +171,7 @@ def _build_jit_finding(
     )
     known_remedies = [Remedy(problem.remedy) for problem in problems]
     explanation = (
-        f"{_describe_gap(build, devices)}.{limit_text} The driver compiles its kernels when they are first used, which can "
+        f"{_describe_gap(context, devices)}.{limit_text} The driver compiles its kernels when they are first used, which can "
         "take half an hour, and keeps them for the next time."
     )
     is_forbidden = variables.get("CUDA_DISABLE_PTX_JIT", "0") not in ("", "0")
@@ -210,8 +208,8 @@ def _build_jit_finding(
         context,
         devices,
         Severity.WARNING,
-        title=f"The first run will be slow{', and some operations may fail' if limit_text else ''}: TensorFlow "
-        f"{build.version} has no machine code for compute capability {capability}",
+        title=f"The first run will be slow{', and some operations may fail' if limit_text else ''}: "
+        f"{context.tensorflow_name} has no machine code for compute capability {capability}",
         explanation=explanation,
         remedies=[*remedies, *_build_native_release_remedies(context, capability), *known_remedies],
     )
@@ -259,7 +257,7 @@ def _find_cudnn_problem(
         devices,
         Severity.WARNING,
         title=f"cuDNN {cudnn.version} does not support this card (compute capability {capability})",
-        explanation=f"{support.explanation}; TensorFlow {build.version} itself has code for the card, and "
+        explanation=f"{support.explanation}; {context.tensorflow_name} itself has code for the card, and "
         "its convolutions may fail or be slow.",
         remedies=remedies,
     )

@@ -80,10 +80,10 @@ def _find_minimum_problem(context: RuleContext, build: Build, devices: list[Cuda
         RULE.make_finding(
             Cause.GPU_TOO_OLD,
             Severity.ERROR if devices[0].ordinal >= 0 else Severity.WARNING,
-            f"TensorFlow {build.version} ignores every card below compute capability {build.min_capability}: "
+            f"{context.tensorflow_name} ignores every card below compute capability {build.min_capability}: "
             f"{_join_gpus(devices)}.",
-            title=f"The card is too old: TensorFlow {build.version} needs compute capability {build.min_capability}",
-            short_title=f"too old for TensorFlow {build.version}",
+            title=f"The card is too old: {context.tensorflow_name} needs compute capability {build.min_capability}",
+            short_title=f"too old for {context.tensorflow_name}",
             evidence=_list_evidence(context, devices),
             remedies=_build_older_release_remedies(context),
         )
@@ -109,14 +109,14 @@ def _find_code_gap(context: RuleContext, build: Build, devices: list[CudaDevice]
         RULE.make_finding(
             Cause.GPU_TOO_OLD,
             Severity.ERROR if all_fail else Severity.WARNING,
-            f"{_join_gpus(old_gpus)}. TensorFlow {build.version} registers such a card (its floor is {build.min_capability}) "
+            f"{_join_gpus(old_gpus)}. {context.tensorflow_name} registers such a card (its floor is {build.min_capability}) "
             "and has no "
             f'code that runs on it{_format_build_code(context, build)}: the first operation stops with "no kernel '
             "image is "
             'available for execution on the device".',
-            title=f"TensorFlow {build.version} has no code for this card (compute capability "
+            title=f"{context.tensorflow_name} has no code for this card (compute capability "
             f"{old_gpus[0].compute_capability})",
-            short_title=f"too old for TensorFlow {build.version}",
+            short_title=f"too old for {context.tensorflow_name}",
             evidence=_list_evidence(context, old_gpus),
             remedies=_build_older_release_remedies(context),
         )
@@ -190,7 +190,7 @@ def _find_cudnn_problem(context: RuleContext, devices: list[CudaDevice]) -> list
         RULE.make_finding(
             Cause.GPU_TOO_OLD,
             Severity.ERROR if all_fail else Severity.WARNING,
-            f"{_join_gpus(old_gpus)}. {support.explanation}; TensorFlow {build.version} itself supports the card, and "
+            f"{_join_gpus(old_gpus)}. {support.explanation}; {context.tensorflow_name} itself supports the card, and "
             "its convolutions fail in cuDNN.",
             title=f"cuDNN {version} has no code for this card (compute capability "
             f"{old_gpus[0].compute_capability})",

@@ -25,7 +25,14 @@ from tfdoctor.core.facts import Known
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.prediction import find_cudnn_version
 from tfdoctor.remedies import format_check_command, format_pip_install
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
+from tfdoctor.rules.base import (
+    CouldNotCheck,
+    NotApplicable,
+    Result,
+    Rule,
+    RuleContext,
+    get_required_value,
+)
 from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
@@ -33,8 +40,8 @@ if TYPE_CHECKING:
 
 
 def check(context: RuleContext) -> Result:
-    build, tensorflow = context.build, context.tensorflow
-    if build is None or tensorflow is None or build.version is None or not build.is_exact_release:
+    build, tensorflow = get_required_value(context.build), get_required_value(context.tensorflow)
+    if build.version is None or not build.is_exact_release:
         return CouldNotCheck("this release is not in the table")
     if build.has_gpu_code is False:
         return NotApplicable("this TensorFlow has no GPU code")
@@ -68,13 +75,9 @@ def is_problem_present(context: RuleContext, problem: Problem) -> bool:
             if context.python is None or not versions.satisfies(context.python.version, required_value):
                 return False
         elif condition == "extra":
-            names = (
-                {distribution.name for distribution in context.python.distributions}
-                if context.python is not None
-                else set()
-            )
+            distributions = context.python.distributions if context.python is not None else ()
             # the `and-cuda` extra counts as installed if its cuDNN wheel is
-            if not any(name.startswith("nvidia-cudnn-") for name in names):
+            if not any(distribution.name.startswith("nvidia-cudnn-") for distribution in distributions):
                 return False
         elif condition == "platform":
             if context.facts.machine.system.lower() != required_value:

@@ -49,7 +49,9 @@ def find_libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple
     libraries = tuple(
         library
         for library in context.missing_libraries
-        if library.cause in INSTALLABLE_CAUSES and not (library.file_problem and _is_not_installed(library))
+        if library.cause in INSTALLABLE_CAUSES
+        # TFD209 reports a damaged file
+        and not (library.file_problem and library.cause is Cause.LIBS_NOT_INSTALLED)
     )
     causes = [library.cause for library in libraries]
     wrong_count = causes.count(Cause.LIBS_WRONG_VERSION)
@@ -60,11 +62,6 @@ def find_libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple
     if main_cause in {Cause.LIBS_WRONG_VERSION, Cause.LIBS_NOT_INSTALLED} and main_cause in causes:
         return main_cause, libraries
     return (Cause.LIBS_WRONG_VERSION if wrong_count >= absent_count else Cause.LIBS_NOT_INSTALLED), libraries
-
-
-def _is_not_installed(library: MissingLibrary) -> bool:
-    """Return whether the library counts as not installed. If its file is damaged, TFD209 reports it."""
-    return library.cause is Cause.LIBS_NOT_INSTALLED
 
 
 def check(context: RuleContext) -> Result:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
 from tfdoctor.core.facts import Absent, SmiFacts, SmiFailure, value_of
-from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.remedies import (
     APT,
     DNF,
@@ -64,13 +64,11 @@ def check(context: RuleContext) -> Result:
             dataclasses.replace(remedy, text=f"On the host, not in here: {remedy.text}")
             for remedy in remedies
         ]
-    return [_build_finding(title, explanation, evidence, remedies)]
-
-
-def _build_finding(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
-    return RULE.make_finding(
-        Cause.NO_DEVICE, Severity.ERROR, explanation, title=title, evidence=evidence, remedies=remedies
-    )
+    return [
+        RULE.make_finding(
+            Cause.NO_DEVICE, Severity.ERROR, explanation, title=title, evidence=evidence, remedies=remedies
+        )
+    ]
 
 
 def _format_driver_result(context: RuleContext) -> str:

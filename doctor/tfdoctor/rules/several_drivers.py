@@ -58,7 +58,8 @@ def check(context: RuleContext) -> Result:
             return CouldNotCheck(f"packages: {kernel.packages.why}")
         return NotApplicable("no NVIDIA driver is installed here")
     has_both_sources = bool(packages) and installer_version is not None
-    if not has_both_sources and len(paths_by_driver) < 2 and not _has_mixed_versions(packages):
+    package_versions = {parse_driver_version(package.version) for package in packages}
+    if not has_both_sources and len(paths_by_driver) < 2 and len(package_versions) < 2:
         return ()
     return [
         _build_mixed_finding(
@@ -84,10 +85,6 @@ def parse_driver_version(version: str) -> str:
     """
     match = re.match(r"(?:[0-9]+:)?([0-9]+(?:\.[0-9]+)*)", version)
     return match[1] if match is not None else version
-
-
-def _has_mixed_versions(packages: tuple[DriverPackage, ...]) -> bool:
-    return len({parse_driver_version(package.version) for package in packages}) > 1
 
 
 def _list_evidence(

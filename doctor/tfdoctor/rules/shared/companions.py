@@ -200,7 +200,12 @@ def build_failing_packages_finding(
     stop_clause = "import tensorflow stops" if first_failure.is_fatal else "tf.keras stops"
     explanation = f"{stop_clause} with {rehearsed_import.error_type}: {rehearsed_import.error.rstrip('.')}."
     numpy_mismatch = next(
-        (failure for failure in failures if _is_numpy_mismatch(failure.import_result.error)), None
+        (
+            failure
+            for failure in failures
+            if any(text in failure.import_result.error for text in _NUMPY_MISMATCH_TEXTS)
+        ),
+        None,
     )
     if numpy_mismatch is not None:
         numpy = context.python.find_distribution("numpy") if context.python is not None else None
@@ -216,11 +221,6 @@ def build_failing_packages_finding(
         evidence=_list_evidence(context, failures),
         remedies=[_build_remedy(context, failures)],
     )
-
-
-def _is_numpy_mismatch(error: str) -> bool:
-    """Return whether the error says that an extension module was compiled for another NumPy."""
-    return any(text in error for text in _NUMPY_MISMATCH_TEXTS)
 
 
 def _format_package(context: RuleContext, failure: ImportFailure) -> str:

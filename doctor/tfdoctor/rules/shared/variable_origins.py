@@ -290,6 +290,7 @@ def _only_adds_folder(origin: Origin) -> bool:
     return (
         ast.unparse(call.func) in path_functions
         and not call.keywords
+        and bool(call.args)
         and all(isinstance(node, ast.Constant) for node in call.args)
         and str(getattr(call.args[-1], "value", "")).rstrip("/") == (origin.entry or "").rstrip("/")
     )
