@@ -100,8 +100,7 @@ def test_libraries_are_opened_in_order(version: str, linkage: str, caller: str, 
 
 
 def test_lowest_capability_that_is_registered() -> None:
-    floor = build._get_min_capability
-    assert floor(None, COMPAT) == build.DEFAULT_MIN_CAPABILITY
+    floor = build.find_capability_floor
     release = COMPAT.find_release("2.18.1", "tensorflow")
     linked = next(
         row
