@@ -276,8 +276,8 @@ def test_moved_environments_are_found() -> None:
     for number in range(9):
         texts[f"/home/me/new{number}/pyvenv.cfg"] = "command = x /home/me/old\n"
     assert len(selection._find_moved_environments(make_system(texts=texts), "/home/me/old")) == 5
-    deep = {"/home/x/pyvenv.cfg": "command = x /home/gone/deep/old\n"}
-    assert selection._find_moved_environments(make_system(texts=deep), "/home/gone/deep/old") == ("/home/x",)
+    deep = {"/base/x/pyvenv.cfg": "command = x /base/gone/deep/old\n"}
+    assert selection._find_moved_environments(make_system(texts=deep), "/base/gone/deep/old") == ("/base/x",)
 
 
 # ---------------------------------------------------------------- Jupyter kernels

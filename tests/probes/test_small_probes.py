@@ -155,13 +155,13 @@ def test_listening_ports_and_addresses(
 def test_toolkits_of_all_places_are_found_once() -> None:
     system = make_system(
         cwd="/work",
-        env={"CUDA_HOME": "/home/cuda", "CUDA_ROOT": "/absent", "XLA_FLAGS": "--a --xla_gpu_cuda_data_dir=xla/cuda --b"},
+        env={"CUDA_HOME": "/data/cuda", "CUDA_ROOT": "/absent", "XLA_FLAGS": "--a --xla_gpu_cuda_data_dir=xla/cuda --b"},
         directories={"/usr/local": ["bin", "cuda", "cuda-12.5", "notes"]},
         links={"/usr/local/cuda": "/usr/local/cuda-12.5"},
         files={
             "/usr/local/cuda-12.5/bin/ptxas": "",
-            "/home/cuda/version.json": "{}",
-            "/home/cuda/version.txt": "CUDA Version 10.1.243\n",
+            "/data/cuda/version.json": "{}",
+            "/data/cuda/version.txt": "CUDA Version 10.1.243\n",
             "/opt/cuda/nvvm/libdevice/libdevice.10.bc": "",
             "/work/xla/cuda/version.json": '{"cuda": {"version": "12.3.2"}}',
             "/work/xla/cuda/version.txt": "CUDA Version 1.0\n",
@@ -170,7 +170,7 @@ def test_toolkits_of_all_places_are_found_once() -> None:
     found = [(kit.path, kit.version, kit.libdevice, kit.ptxas) for kit in toolkits.probe(system)]
     assert found == [
         ("/usr/local/cuda", "12.5", False, True),
-        ("/home/cuda", "10.1.243", False, False),
+        ("/data/cuda", "10.1.243", False, False),
         ("/opt/cuda", None, True, False),
         ("/work/xla/cuda", "12.3.2", False, False),
     ]
@@ -198,7 +198,7 @@ def test_owner_of_the_nearest_visible_path() -> None:
     system = make_system(
         platform={"uid": "1000"},
         commands={
-            "stat /home/a": {"stdout": "1000 700\n"},
+            "stat /data/a": {"stdout": "1000 700\n"},
             "stat /srv/x": {"stdout": "1001 640"},
             "stat /srv": {"stdout": "0 755"},
             "stat /bad": {"stdout": "root 755"},
@@ -207,8 +207,8 @@ def test_owner_of_the_nearest_visible_path() -> None:
             "id -nu 1001": {"stdout": "other\n"},
         },
     )
-    own = permissions.explain_denied(system, "/home/a/b/c")
-    assert own == DeniedPath("/home/a/b/c", closed="/home/a", owner="1000", own=True, mode="700")
+    own = permissions.explain_denied(system, "/data/a/b/c")
+    assert own == DeniedPath("/data/a/b/c", closed="/data/a", owner="1000", own=True, mode="700")
     other = permissions.explain_denied(system, "/srv/x")
     assert (other.closed, other.owner, other.own, other.mode) == ("/srv/x", "other", False, "640")
     for path in ("/bad", "/short", "/failed", "relative"):

