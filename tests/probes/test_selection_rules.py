@@ -58,6 +58,15 @@ def test_python_on_path(which: dict[str, str], output: str, path: str) -> None:
     assert choice.how == ("python3 on PATH" if "python3" in which else "python on PATH")
 
 
+def test_relative_environment_is_not_active() -> None:
+    """A relative path can lead to a file of the working folder."""
+    for variable in selection.ACTIVE_VARIABLES:
+        system = make_system(
+            "/work/env/bin/python", env={variable: "env"}, which={"python3": "/usr/bin/python3"}
+        )
+        assert choose(system).path == "/usr/bin/python3"
+
+
 def test_shim_is_named() -> None:
     choice = choose(make_system(which={"python3": "/p/shims/python3"}))
     assert choice.why == "python3 on PATH, the shim /p/shims/python3"
@@ -316,6 +325,7 @@ def test_python_of_a_kernel(program: str, files: tuple[str, ...], which: dict[st
     [
         ("{", "it names no command"),
         ("[]", "it names no command"),
+        ("[" * 60_000, "it names no command"),
         ('{"argv": "python"}', "it names no command"),
         ('{"argv": []}', "it names no command"),
         ('{"argv": [1]}', "it names no command"),

@@ -38,6 +38,7 @@ def make_recording(files: dict[str, bytes] | None = None, **tables: Any) -> bund
 @pytest.mark.parametrize(
     ("table", "value"),
     [
+        ("env", 1),
         ("exists", 1),
         ("which", 1),
         ("listings", ["a", 1]),
@@ -79,11 +80,12 @@ def test_invalid_entry_is_refused(table: str, value: Any) -> None:
 
 
 def test_invalid_top_level_is_refused() -> None:
-    for host in ({"cwd": 1}, {"python": [1]}, {"env": ["a"]}):
+    for host in ({"cwd": 1}, {"python": [1]}, {"env": ["a"]}, {"commands": []}):
         with pytest.raises(UsageError):
             make_system(**host)
-    with pytest.raises(UsageError, match="not a recording"):
-        RecordedSystem({"host.json": b'{"schema_version": 2}'})
+    for content in (b'{"schema_version": 2}', b"[]"):
+        with pytest.raises(UsageError, match="not a recording"):
+            RecordedSystem({"host.json": content})
 
 
 def test_valid_entries_are_accepted() -> None:

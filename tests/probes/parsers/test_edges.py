@@ -307,12 +307,9 @@ def test_process_row(row: str, expected: tuple[Any, ...] | None) -> None:
 @pytest.mark.parametrize(
     ("text", "state", "count"),
     [
-        ("|  No running processes found |\n+----------------------+\n", "none_found", 0),
         ("|  processes found |\n", "cut", None),
-        ("+-----------------------+\n", "empty", 0),
         ("|    0   1284   G   Xorg   1MiB |\n|    0   1285   G   X\n", "rows_then_cut", None),
         ("|    0   1284   G   Xorg   1MiB |\n|    0   1285   G   X   1MiB\n", "rows_then_cut", 2),
-        ("|    0    Not Supported |\n+----------------------+\n", "not_supported", None),
     ],
 )
 def test_process_table_state(text: str, state: str, count: int | None) -> None:
