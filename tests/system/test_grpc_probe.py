@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 import threading
@@ -29,16 +30,14 @@ def serve() -> Iterator[Callable[..., int]]:
         servers.append(server)
 
         def answer() -> None:
-            try:
+            with contextlib.suppress(OSError):  # the client closes the connection when it has seen enough
                 connection, _ = server.accept()
-            except OSError:
-                return
-            with connection:
-                connection.recv(len(grpc_probe.PREFACE))
-                for byte in response:  # the header can arrive in pieces
-                    connection.sendall(bytes([byte]))
-                if not closes:
-                    time.sleep(1)
+                with connection:
+                    connection.recv(len(grpc_probe.PREFACE))
+                    for byte in response:  # the header can arrive in pieces
+                        connection.sendall(bytes([byte]))
+                    if not closes:
+                        time.sleep(1)
 
         threading.Thread(target=answer, daemon=True).start()
         return int(server.getsockname()[1])
