@@ -69,7 +69,7 @@ def probe(
     """Model `import tensorflow`, and then `dlopen` for each of `sonames`, in their order.
 
     `caller` is the object that calls dlopen: "framework" or "pywrap". `is_linked_to_cuda` says whether TensorFlow is linked to
-    CUDA's libraries (1.13 and older). `global_symbols` says whether TensorFlow's own libraries are loaded with
+    CUDA's libraries (1.13 and older). `loads_globally` says whether TensorFlow's own libraries are loaded with
     RTLD_GLOBAL. `variables` are the variables of the examined Python; None means those of `system`.
     """
     if not python.platform.startswith("linux") or python.glibc is None:
