@@ -316,6 +316,14 @@ def test_results_without_entries_of_the_variables() -> None:
     assert [(library.soname, library.other) for library in second.instead] == [("liby.so.1", None)]
 
 
+def test_entries_are_removed_if_the_import_fails() -> None:
+    pywrap = {TENSORFLOW.pywrap: {"needed": ["libx.so.1"]}, "/usr/lib64/libx.so.1": {}}
+    elf = {**pywrap, "/a/libx.so.1": {"problem": ElfProblem.TOO_SHORT.value}}
+    facts = probe_loading(elf, (), env={"LD_LIBRARY_PATH": "/a"}).value
+    assert [need.error for need in facts.import_needs] == ["/a/libx.so.1: file too short"]
+    assert [attempt.import_needs for attempt in facts.without] == [()]
+
+
 @pytest.mark.parametrize(
     ("env", "count"),
     [

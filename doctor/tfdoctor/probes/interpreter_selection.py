@@ -328,12 +328,8 @@ def is_environment(system: System, prefix: str) -> bool:
 
 
 def _is_dangling_link(system: System, path: str) -> bool:
-    """Return whether a path is a link to a file that does not exist."""
-    try:
-        is_listed = posixpath.basename(path) in system.listdir(posixpath.dirname(path))
-    except OSError:
-        return False
-    return is_listed and not system.exists(path)
+    """Return whether a path that does not exist is a dangling link: its folder lists it."""
+    return posixpath.basename(path) in list_names(system, posixpath.dirname(path))
 
 
 def _get_errno(system: System, path: str, *, is_folder: bool = False) -> int | None:
