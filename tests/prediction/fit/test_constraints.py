@@ -259,6 +259,7 @@ def test_version_of_the_driver_by_source() -> None:
 
 BUS = Known((PciGpu("a", "2330", None), PciGpu("b", "", None)), "x")
 OTHER_BUS = Known((PciGpu("a", "ffff", None),), "x")
+UNNAMED = Known(replace(value_of(with_cards(healthy()).driver.cuda), count=1), "x")  # type: ignore[type-var]
 NO_GPU = {"cuda": Unknown("x"), "smi": Unknown("x"), "pci": Absent("x")}
 SMI = SmiFacts(
     "1",
@@ -283,6 +284,7 @@ SMI = SmiFacts(
         (with_driver(healthy(), **{**NO_GPU, "pci": BUS}), False, ["9.0"]),
         (with_driver(healthy(), **{**NO_GPU, "pci": OTHER_BUS, "smi": Known(SMI, "x")}), False, ["9.0"]),
         (with_driver(healthy(), **{**NO_GPU, "cuda": with_cards(healthy()).driver.cuda}), True, []),
+        (with_driver(healthy(), **{**NO_GPU, "cuda": UNNAMED}), False, []),
         (with_driver(healthy(), **{**NO_GPU, "cuda_unhidden": healthy().driver.cuda}), False, ["9.0"]),
         (with_cards(healthy(), "8.6"), False, ["8.6"]),
     ],

@@ -490,6 +490,10 @@ def test_complete_result_has_no_note() -> None:
         ("dpkg", "ii  libcudnn8  8.8.0  amd64  x\n"),
         ("dpkg", "libcudnn8/unknown,now 8.8.0.121-1+cuda11.8 amd64 [installed]\n"),
         ("lspci", "01:00.0 VGA compatible controller: NVIDIA Corporation GP104\n"),
+        (
+            "proc_version",
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  999.99  Mon Jan  1 00:00:00 2018\n",
+        ),
         ("lsmod", "nvidia 16384 0\n"),
         ("smi_list", "GPU 0: A (UUID: G)\n  MIG 1g.10gb  Device  0: (UUID: M)\n"),
     ):
