@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from packaging.specifiers import SpecifierSet
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from tfdoctor.core import versions
@@ -189,3 +190,116 @@ def test_only_version_syntax_errors_are_raised(text: str) -> None:
 def test_requirement_is_split(text: str, project: str, limit: str | None) -> None:
     assert versions.parse_project_name(text) == project
     assert versions.find_upper_limit(text) == limit
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "expected"),
+    [
+        (versions.parse_numbers, (" 8.6.0.163-1+cuda11.8",), (8, 6, 0, 163)),
+        (versions.parse_numbers, ("0.0",), (0,)),
+        (versions.parse_numbers, ("1.0.0",), (1,)),
+        (versions.is_at_least, ("12.5", "12.5.0"), True),
+        (versions.is_at_least, ("12.4.9", "12.5"), False),
+        (versions.is_driver_at_least, ("450", "450.80.02"), True),
+        (versions.is_driver_at_least, ("450.51", "450.80.02"), False),
+        (versions.is_driver_at_least, ("440", "450.80.02"), False),
+        (versions.is_minor_in_range, ((2, 16), None, None), True),
+        (versions.is_minor_in_range, ((2, 16), "2.16", "2.16"), True),
+        (versions.is_minor_in_range, ((2, 16), "2.17", None), False),
+        (versions.is_minor_in_range, ((2, 16), None, "2.15"), False),
+        (versions.is_minor_in_range, ((2, 16, 1), "2.16", "2.16"), True),
+        (versions.is_minor_in_range, ((2,), "2", "2"), True),
+        (versions.is_minor_in_range, ((), "0", None), False),
+        (versions.is_minor_in_range, ((), None, "2.1"), True),
+        (versions.major, ("12.5.1",), 12),
+        (versions.major_minor, ("12",), "12.0"),
+        (versions.has_prefix, ("2.4.1", "2.4"), True),
+        (versions.has_prefix, ("2.40", "2.4"), False),
+        (versions.has_prefix, ("2", "2.0"), True),
+        (versions.has_prefix, ("2", "2.0.1"), False),
+        (versions.can_run_cubin, ((8, 6), (8, 0)), True),
+        (versions.can_run_cubin, ((8, 6), (8, 6)), True),
+        (versions.can_run_cubin, ((8, 0), (8, 6)), False),
+        (versions.can_run_cubin, ((9, 0), (8, 0)), False),
+        (versions.cuda_from_int, (1000,), "1.0"),
+        (versions.cuda_from_int, (12099,), "12.9"),
+        (versions.is_major_or_minor, (" 2.17 ",), True),
+        (versions.is_major_or_minor, ("2.17.0",), False),
+        (versions.is_version, ("v2.17.0",), True),
+        (versions.is_version, ("1" * 400,), True),
+        (versions.is_version, ("1" * 401,), False),
+        (versions.parse_project_name, ("A" * 200,), "a" * 200),
+    ],
+)
+def test_version_function(function: Any, arguments: tuple[Any, ...], expected: Any) -> None:
+    assert function(*arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (versions.parse_numbers, "x1"),
+        (versions.parse_numbers, "1" * 401),
+        (versions.parse_capability, "1" * 401),
+        (versions.parse_python_tag, "py310"),
+        (versions.parse_python_tag, "cp3"),
+        (versions.VersionSpec, "1" * 401),
+        (lambda text: versions.satisfies("2.0", text), ">=1," * 101),
+        (lambda text: versions.satisfies("2.0", text), "banana"),
+        (lambda text: versions.has_prefix("2.0", text), "2.x"),
+        (lambda text: versions.has_prefix("2.0", text), "2" * 401),
+    ],
+)
+def test_invalid_text_is_refused(function: Any, text: str) -> None:
+    with pytest.raises(versions.VersionSyntaxError):
+        function(text)
+
+
+def test_other_text_is_sorted_first() -> None:
+    assert sorted(["1.0", "text", "0.1"], key=versions.make_sort_key) == ["text", "0.1", "1.0"]
+
+
+@pytest.mark.parametrize(
+    "clause", ["===2.0", ">2.0rc1", "~=2", "==2.0rc1.*", "<2.0.*", ">=2.0+local", ">=2.0rc1"]
+)
+@pytest.mark.parametrize(
+    "version", ["2.0", "2.0rc1", "2.0rc2", "2.1", "2.0.post1", "1!2.0", "2.0+local", "1.9"]
+)
+def test_unusual_condition_is_evaluated_as_by_packaging(clause: str, version: str) -> None:
+    try:
+        expected = SpecifierSet(clause).contains(version, prereleases=True)
+    except InvalidSpecifier:
+        with pytest.raises(versions.VersionSyntaxError):
+            versions.satisfies(version, clause)
+    else:
+        assert versions.satisfies(version, clause) is expected
+
+
+def test_plain_conditions() -> None:
+    for clause in ("==2.4.*", ">=2,<3", "~=2.4.1", "!=2.0", "<2.21", ">2"):
+        assert versions.is_plain_specification(clause), clause
+    for clause in ("===2.0", ">2.0rc1", "~=2", "<2.0.*", ""):
+        assert not versions.is_plain_specification(clause), clause
+
+
+@pytest.mark.parametrize(("python", "full"), [("3.11", "3.11.99"), ("3.11.7", "3.11.7")])
+def test_marker_environment(python: str, full: str) -> None:
+    environment = versions.make_marker_environment(python)
+    names = ("python_version", "python_full_version", "implementation_version", "extra", "sys_platform")
+    assert [environment[name] for name in names] == ["3.11", full, full, "", "linux"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("LATEST", ["2.15.0.post1"]),
+        (" 2.4 ", ["2.4.4"]),
+        ("2.4.4", ["2.4.4"]),
+        ("2.4.9", []),
+        (">2.15.0", ["2.22.0rc0"]),
+    ],
+)
+def test_spelling_of_a_specification(spec: str, expected: list[str]) -> None:
+    assert versions.VersionSpec(spec).select([*KNOWN, *KNOWN]) == expected
+    assert repr(versions.VersionSpec(spec)) == f"VersionSpec({spec.strip()!r})"
+    assert versions.VersionSpec(spec).select_newest([]) is None

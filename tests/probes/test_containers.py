@@ -19,7 +19,7 @@ from tfdoctor.core.engine_output import (
     parse_info,
     parse_toolkit_toml,
 )
-from tfdoctor.core.facts import Absent, Known, value_of
+from tfdoctor.core.facts import Absent, Known, Unknown, value_of
 from tfdoctor.core.facts.containers import ContainerFacts, DockerEngine, UnreachableEngine
 from tfdoctor.probes import containers
 from tfdoctor.probes.parsers.cdi import CdiError, parse_cdi
@@ -369,3 +369,319 @@ def test_commented_toolkit_setting_is_ignored(tmp_path: Path) -> None:
     config = value_of(toolkit.config) if toolkit is not None else None
     assert config is not None
     assert (config.no_cgroups, config.mode) == (None, "cdi")
+
+
+# ---------------------------------------------------------------- one answer by itself
+
+INFO = {"ServerVersion": "28.2.2", "ClientInfo": {"Version": "28.1"}}
+
+
+def probe_docker(tmp_path: Path, info: dict[str, Any], **host: Any) -> ContainerFacts:
+    """Return the facts about a Docker whose engine answers with `info`."""
+    host.setdefault("directories", SOCKET)
+    commands = {"docker info": {"stdout": json.dumps({**INFO, **info})}, **host.pop("commands", {})}
+    return probe_containers(tmp_path, commands=commands, **host)[0]
+
+
+def test_engine_of_docker(tmp_path: Path) -> None:
+    info = {
+        "Runtimes": {
+            "b": {"path": "/opt/gone"},
+            "a": {"path": "runc"},
+            "c": {},
+            "d": {"path": "/closed/x"},
+            "e": {"path": "/opt/there"},
+        },
+        "DefaultRuntime": "runc",
+        "SecurityOptions": ["name=seccomp", "name=rootless"],
+        "DockerRootDir": "/var/lib/docker",
+        "OperatingSystem": "Debian",
+        "CgroupVersion": "2",
+        "CgroupDriver": "systemd",
+        "Driver": "overlay2",
+        "CDISpecDirs": ["/own/cdi"],
+    }
+    facts = probe_docker(
+        tmp_path,
+        info,
+        directories={**SOCKET, "/opt": ["there"]},
+        files={"/usr/bin/runc": "", "/own/cdi/a.yaml": "kind: nvidia.com/gpu\n"},
+        errors={"/": ["list", 13, "Permission denied"]},
+    )
+    engine = value_of(facts.docker)
+    assert isinstance(engine, DockerEngine)
+    assert [(runtime.name, runtime.path, runtime.found) for runtime in engine.runtimes] == [
+        ("a", "runc", True),
+        ("b", "/opt/gone", False),
+        ("c", "", None),
+        ("d", "/closed/x", None),
+        ("e", "/opt/there", True),
+    ]
+    assert (engine.version, engine.default_runtime, engine.rootless, engine.snap, engine.desktop) == (
+        "28.2.2",
+        "runc",
+        True,
+        False,
+        False,
+    )
+    assert (engine.cgroup_version, engine.cgroup_driver, engine.storage_driver, engine.cdi_folders) == (
+        "2",
+        "systemd",
+        "overlay2",
+        ("/own/cdi",),
+    )
+    assert [spec.path for spec in facts.cdi] == ["/own/cdi/a.yaml"]
+    assert [(tool.name, tool.version, tool.snap) for tool in facts.tools] == [("docker", "28.1", False)]
+
+
+@pytest.mark.parametrize(
+    ("info", "snap", "desktop"),
+    [
+        ({"DockerRootDir": "/var/snap/docker/x"}, True, False),
+        ({"OperatingSystem": "Docker Desktop 4"}, False, True),
+    ],
+)
+def test_engine_with_another_file_system(
+    tmp_path: Path, info: dict[str, Any], snap: bool, desktop: bool
+) -> None:
+    """It is not known what such an engine finds, and its CDI folders are not this machine's."""
+    info = {**info, "Runtimes": {"runc": {"path": "runc"}}, "CDISpecDirs": ["/own/cdi"]}
+    facts = probe_docker(
+        tmp_path, info, files={"/usr/bin/runc": "", "/own/cdi/a.yaml": "kind: nvidia.com/gpu\n"}
+    )
+    engine = value_of(facts.docker)
+    assert isinstance(engine, DockerEngine)
+    assert (engine.snap, engine.desktop, engine.runtimes[0].found) == (snap, desktop, None)
+    assert facts.cdi == ()
+    assert isinstance(facts.daemon_config, Absent)
+    assert facts.daemon_config.source == (
+        "/var/snap/docker/current/config/daemon.json" if snap else "/etc/docker/daemon.json"
+    )
+
+
+@pytest.mark.parametrize(
+    ("docker", "host", "path"),
+    [
+        ("28", {}, "/etc/docker/daemon.json"),
+        ("28", {"which": {"docker": "/snap/bin/docker"}}, "/etc/docker/daemon.json"),
+        ("", {"which": {"docker": "/snap/bin/docker"}}, "/var/snap/docker/current/config/daemon.json"),
+        ("", {"links": {"/usr/bin/docker": "/usr/bin/snap"}}, "/var/snap/docker/current/config/daemon.json"),
+        ("", {}, "/etc/docker/daemon.json"),
+        (
+            "",
+            {"env": {"DOCKER_HOST": "unix:///run/user/5/d.sock", "HOME": "/h"}},
+            "/h/.config/docker/daemon.json",
+        ),
+        (
+            "",
+            {"env": {"DOCKER_HOST": "unix:///run/user/5/d.sock", "XDG_CONFIG_HOME": "/x"}},
+            "/x/docker/daemon.json",
+        ),
+    ],
+)
+def test_settings_of_the_engine(tmp_path: Path, docker: str, host: dict[str, Any], path: str) -> None:
+    files = {path: json.dumps({"runtimes": {"nvidia": {"path": "/n"}}, "default-runtime": "nvidia"})}
+    facts = probe_docker(tmp_path, {"ServerVersion": docker}, files=files, **host)
+    config = value_of(facts.daemon_config)
+    assert config is not None
+    assert (config.path, config.default_runtime, [runtime.name for runtime in config.runtimes]) == (
+        path,
+        "nvidia",
+        ["nvidia"],
+    )
+    assert config.runtimes[0].found is (None if "snap" in path else False)
+    unreadable = probe_docker(
+        tmp_path, {"ServerVersion": docker}, errors={path: ["read", 13, "Permission denied"]}, **host
+    )
+    assert unreadable.daemon_config == Unknown(f"{path}: Permission denied", path)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "group", "text"),
+    [
+        (
+            {"stderr": "permission denied while trying to connect to x\nmore", "returncode": 1},
+            "permission",
+            "docker",
+            "permission denied",
+        ),
+        (
+            {"stdout": '{"ServerErrors": ["Cannot connect to the Docker daemon at unix:///x."]}'},
+            "not-running",
+            None,
+            "Cannot connect",
+        ),
+        ({"failure": "timeout", "seconds": 3}, "timeout", None, "`docker info`"),
+        ({"returncode": 2}, "other", None, "said nothing of an engine"),
+    ],
+)
+def test_engine_that_does_not_answer(
+    tmp_path: Path, answer: dict[str, Any], kind: str, group: str | None, text: str
+) -> None:
+    commands = {"docker info": answer, "stat docker.sock": {"stdout": "docker\n"}}
+    facts, ran = probe_containers(tmp_path, commands=commands, directories=SOCKET)
+    engine = value_of(facts.docker)
+    assert isinstance(engine, UnreachableEngine)
+    assert (engine.kind, engine.group) == (kind, group)
+    assert text in engine.text
+    assert "\n" not in engine.text
+    assert ("stat docker.sock" in ran) is (kind == "permission")
+    commands["stat docker.sock"] = {"stdout": "docker", "returncode": 1}
+    engine = value_of(probe_containers(tmp_path, commands=commands, directories=SOCKET)[0].docker)
+    assert isinstance(engine, UnreachableEngine)
+    assert engine.group is None
+
+
+def test_socket_in_a_closed_folder_is_not_missing(tmp_path: Path) -> None:
+    host = {
+        "directories": {"/": ["var"]},
+        "errors": {"/var": ["list", 13, "Permission denied"]},
+        "folders": {"/var": True},
+    }
+    engine = value_of(probe_containers(tmp_path, commands=DOCKER_INFO, **host)[0].docker)
+    assert isinstance(engine, UnreachableEngine)
+    assert (engine.kind, "cannot be seen" in engine.text) == ("other", True)
+
+
+def test_activated_socket_of_another_path_is_asked(tmp_path: Path) -> None:
+    host = {
+        "env": {"DOCKER_HOST": "unix:///u/d.sock"},
+        "directories": {"/u": ["d.sock"], "/run/systemd/units": ["invocation:docker.socket"]},
+    }
+    facts, ran = probe_containers(tmp_path, commands=DOCKER_INFO, **host)
+    assert isinstance(value_of(facts.docker), DockerEngine)
+    assert (ran, facts.endpoint) == (["docker info"], "unix:///u/d.sock")
+
+
+def test_tools_and_their_versions(tmp_path: Path) -> None:
+    which = {
+        name: f"/usr/bin/{name}" for name in ("docker", "podman", "apptainer", "singularity", "nvidia-ctk")
+    }
+    commands = {
+        "podman --version": {"stdout": "podman version 4.9.3\n"},
+        "apptainer --version": {"stdout": "apptainer version 1.3.4", "returncode": 1},
+        "nvidia-ctk --version": {"stdout": "NVIDIA Container Toolkit CLI version 1.18.0\n"},
+    }
+    facts, ran = probe_containers(tmp_path, which=which, commands=commands)
+    assert [(tool.name, tool.version) for tool in facts.tools] == [
+        ("docker", None),
+        ("podman", "4.9.3"),
+        ("apptainer", None),
+    ]
+    del which["nvidia-ctk"], which["apptainer"]
+    facts, ran = probe_containers(tmp_path, which=which, commands=commands)
+    assert [(tool.name, tool.version) for tool in facts.tools] == [
+        ("docker", None),
+        ("podman", None),
+        ("singularity", None),
+    ]
+    assert ran == []
+
+
+@pytest.mark.parametrize(
+    ("host", "is_podman"),
+    [
+        ({"links": {"/usr/bin/docker": "/usr/bin/podman"}}, True),
+        ({"files": {"/usr/bin/docker": "#!/bin/sh\nexec podman\n"}}, True),
+        ({"files": {"/usr/bin/docker": "#!/bin/sh\nexec docker\n"}}, False),
+        ({"files": {"/usr/bin/docker": "ELF podman"}}, False),
+        ({}, False),
+    ],
+)
+def test_docker_command_of_podman(tmp_path: Path, host: dict[str, Any], is_podman: bool) -> None:
+    which = {"docker": "/usr/bin/docker", "podman": "/usr/bin/podman"}
+    facts, _ = probe_containers(tmp_path, which=which, **host)
+    assert ("docker" not in {tool.name for tool in facts.tools}) is is_podman
+    facts, _ = probe_containers(tmp_path, which={"docker": "/usr/bin/docker"}, **host)
+    assert [tool.name for tool in facts.tools] == ["docker"]
+
+
+@pytest.mark.parametrize(
+    ("host", "version", "executables", "hooks"),
+    [
+        (
+            {
+                "files": {
+                    "/usr/share/containers/oci/hooks.d/n.json": '{"path": "/usr/bin/nvidia-x"}',
+                    "/etc/containers/oci/hooks.d/o.json": "{}",
+                }
+            },
+            None,
+            [],
+            ("/usr/share/containers/oci/hooks.d/n.json",),
+        ),
+        (
+            {
+                "which": {"nvidia-ctk": "/a/nvidia-ctk", "nvidia-container-cli": "/a/cli"},
+                "commands": {
+                    "nvidia-ctk --version": {"stdout": "no number"},
+                    "nvidia-container-cli --version": {"stdout": "cli-version: 1.14.0\n"},
+                },
+            },
+            "1.14.0",
+            ["nvidia-container-cli", "nvidia-ctk"],
+            (),
+        ),
+        (
+            {
+                "which": {"nvidia-ctk": "/a/nvidia-ctk", "nvidia-container-cli": "/a/cli"},
+                "commands": {
+                    "nvidia-ctk --version": {"stdout": "version 1.18.0"},
+                    "nvidia-container-cli --version": {"stdout": "cli-version: 1.14.0\n"},
+                },
+            },
+            "1.18.0",
+            ["nvidia-container-cli", "nvidia-ctk"],
+            (),
+        ),
+    ],
+)
+def test_toolkit_of_nvidia(
+    tmp_path: Path, host: dict[str, Any], version: str | None, executables: list[str], hooks: tuple[str, ...]
+) -> None:
+    facts, _ = probe_containers(tmp_path, **{"which": {}, **host})
+    toolkit = value_of(facts.toolkit)
+    assert toolkit is not None
+    assert (toolkit.version, sorted(name for name, _ in toolkit.executables), toolkit.hooks) == (
+        version,
+        executables,
+        hooks,
+    )
+    assert isinstance(toolkit.config, Absent)
+
+
+def test_toolkit_outside_path_and_its_unreadable_settings(tmp_path: Path) -> None:
+    folder = containers.TOOLKIT_FOLDERS[-1]
+    path = "/etc/nvidia-container-runtime/config.toml"
+    facts, _ = probe_containers(
+        tmp_path,
+        which={},
+        files={f"{folder}/nvidia-ctk": ""},
+        errors={path: ["read", 13, "Permission denied"]},
+    )
+    toolkit = value_of(facts.toolkit)
+    assert toolkit is not None
+    assert toolkit.executables == (("nvidia-ctk", f"{folder}/nvidia-ctk"),)
+    assert toolkit.config == Unknown(f"{path}: Permission denied", path)
+    assert isinstance(probe_containers(tmp_path, which={})[0].toolkit, Absent)
+
+
+def test_specifications_that_cannot_be_read(tmp_path: Path) -> None:
+    kind = "kind: nvidia.com/gpu\n"
+    facts, _ = probe_containers(
+        tmp_path,
+        files={"/etc/cdi/nvidia-big.yaml": kind + " " * (2 << 20), "/run/cdi/nvidia.yaml": kind},
+        directories={"/etc/cdi": ["nvidia-closed.yaml"]},
+        errors={"/etc/cdi/nvidia-closed.yaml": ["read", 13, "Permission denied"]},
+        links={"/var/run": "/run"},
+    )
+    assert [(spec.path, spec.problem) for spec in facts.cdi] == [
+        ("/etc/cdi/nvidia-big.yaml", "larger than 2 MiB"),
+        ("/etc/cdi/nvidia-closed.yaml", "Permission denied"),
+        ("/var/run/cdi/nvidia.yaml", ""),
+    ]
+
+
+def test_other_systems_are_not_examined() -> None:
+    system = RecordedSystem({"host.json": b'{"schema_version": 1, "platform": {"system": "Windows"}}'})
+    assert isinstance(containers.probe(system, timeout=1.0), Absent)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.core.errors import UsageError
 from tfdoctor.diagnosis import make_live_system
-from tfdoctor.probes.interpreter_selection import choose_python, find_other_pythons, read_kernel_variables
+from tfdoctor.probes.interpreter_selection import choose_python, read_kernel_variables
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
@@ -46,12 +45,6 @@ def make_system(tmp_path: Path, shell: Path, **variables: str) -> LiveSystem:
     work = tmp_path / "work"
     work.mkdir(exist_ok=True)
     return LiveSystem(env={"PATH": str(shell), **variables}, cwd=str(work))
-
-
-@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
-def test_relative_environment_is_not_active(tmp_path: Path, shell: Path, variable: str) -> None:
-    make_environment(tmp_path / "work/env", shell / "python3")
-    assert choose_python(make_system(tmp_path, shell, **{variable: "env"}), None).path == f"{shell}/python3"
 
 
 def test_active_environment_is_chosen(tmp_path: Path, shell: Path) -> None:
@@ -90,30 +83,6 @@ def test_other_python_on_path_is_reported(tmp_path: Path, shell: Path) -> None:
     )
 
 
-def test_conda_base_environment_is_named(tmp_path: Path, shell: Path) -> None:
-    env = make_environment(tmp_path / "conda", shell / "python3")
-    system = make_system(tmp_path, shell, CONDA_PREFIX=str(env), CONDA_DEFAULT_ENV="base")
-    assert choose_python(system, None).why == "conda's base environment, which is active"
-
-
-@pytest.mark.parametrize("first", ["VIRTUAL_ENV", "CONDA_PREFIX"])
-def test_path_decides_between_two_environments(tmp_path: Path, shell: Path, first: str) -> None:
-    folders = {
-        name: make_environment(tmp_path / name, shell / "python3") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")
-    }
-    variables = {name: str(folder) for name, folder in folders.items()}
-    path = f"{folders[first]}/bin:{shell}"
-    assert choose_python(make_system(tmp_path, shell, **{**variables, "PATH": path}), None).how == f"${first}"
-
-
-def test_deleted_environment_is_reported(tmp_path: Path, shell: Path) -> None:
-    choice = choose_python(make_system(tmp_path, shell, VIRTUAL_ENV=str(tmp_path / "gone")), None)
-    assert choice.path == f"{shell}/python3"
-    assert [(missing.variable, missing.problem, missing.moved_to) for missing in choice.lost] == [
-        ("VIRTUAL_ENV", "gone", ())
-    ]
-
-
 @pytest.mark.parametrize("told", ["activate", "command"])
 def test_moved_environment_is_found(tmp_path: Path, shell: Path, told: str) -> None:
     old, new = make_environment(tmp_path / "old", shell / "python3"), tmp_path / "new"
@@ -146,131 +115,16 @@ def test_environment_with_deleted_base_python(tmp_path: Path, shell: Path) -> No
         assert choice.lost[0].successor == f"{shell}/python3.9"
 
 
-def test_successor_is_the_python_behind_the_shim(tmp_path: Path) -> None:
-    shims = make_program(tmp_path / "pyenv/shims/python3.9").parent
-    make_program(shims / "python3")
-    base = make_program(tmp_path / "opt/bin/python3.9")
-    env = make_environment(tmp_path / "env", base)
-    base.unlink()
-    successor = make_program(tmp_path / "pyenv/versions/3.9.18/bin/python3.9")
-    choice = choose_python(make_system(tmp_path, shims, VIRTUAL_ENV=str(env)), None)
-    assert choice.lost[0].successor == str(successor)
-    assert "the shim" in choice.why
-
-
-def test_environment_without_python_is_empty(tmp_path: Path, shell: Path) -> None:
-    (tmp_path / "env").mkdir()
-    assert (
-        choose_python(make_system(tmp_path, shell, VIRTUAL_ENV=str(tmp_path / "env")), None).lost[0].problem
-        == "empty"
-    )
-
-
-def test_error_names_the_missing_environment(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"VIRTUAL_ENV names .*gone, which is not there"):
-        choose_python(make_system(tmp_path, tmp_path, VIRTUAL_ENV=str(tmp_path / "gone")), None)
-
-
 def test_uvx_environment_of_tfdoctor_is_skipped(tmp_path: Path, shell: Path) -> None:
     uvx_bin = make_program(tmp_path / "cache/uv/archive-v0/AVYZ-bSU0MlVqI4s/bin/python3").parent
     choice = choose_python(make_system(tmp_path, shell, PATH=f"{uvx_bin}:{shell}:/usr/bin:/bin"), None)
     assert choice.path == f"{shell}/python3"
 
 
-def test_hint_names_the_environment_in_a_project(tmp_path: Path, shell: Path) -> None:
-    make_environment(tmp_path / "work/.venv", shell / "python3")
-    with pytest.raises(UsageError) as caught:
-        choose_python(make_system(tmp_path, shell), ".")
-    assert caught.value.hint == "An environment is in it: --python ./.venv"
-
-
-def test_dangling_link_differs_from_missing_file(tmp_path: Path, shell: Path) -> None:
-    (tmp_path / "python").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match=r"is a link to .*nowhere, which does not exist"):
-        choose_python(make_system(tmp_path, shell), str(tmp_path / "python"))
-    with pytest.raises(UsageError, match="does not exist"):
-        choose_python(make_system(tmp_path, shell), str(tmp_path / "nothing"))
-
-
 # ---------------------------------------------------------------- Jupyter
 
 
-def write_kernel(folder: Path, *argv: str, **env: str) -> Path:
-    """Write a kernel.json and return its path."""
-    folder.mkdir(parents=True)
-    (folder / "kernel.json").write_text(json.dumps({"argv": list(argv), "env": env, "display_name": "x"}))
-    return folder / "kernel.json"
-
-
-def test_kernel_json_selects_its_python(tmp_path: Path, shell: Path) -> None:
-    python = make_program(tmp_path / "env/bin/python")
-    path = write_kernel(tmp_path / "k", str(python), "-m", "ipykernel_launcher", LD_LIBRARY_PATH="/x")
-    for requested in (str(path), str(path.parent)):
-        choice = choose_python(make_system(tmp_path, shell), requested)
-        assert choice.path == str(python)
-        assert "Jupyter kernel" in choice.why
-        assert "LD_LIBRARY_PATH" in choice.why
-
-
-def test_kernel_without_path_uses_its_environment(tmp_path: Path, shell: Path) -> None:
-    python = make_program(tmp_path / "env/bin/python")
-    path = write_kernel(tmp_path / "env/share/jupyter/kernels/python3", "python", "-m", "ipykernel_launcher")
-    assert choose_python(make_system(tmp_path, shell), str(path)).path == str(python)
-    elsewhere = write_kernel(tmp_path / "k", "python3", "-m", "ipykernel_launcher")
-    assert choose_python(make_system(tmp_path, shell), str(elsewhere)).path == f"{shell}/python3"
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('{"argv": ["docker", "run"]}', "starts docker, which is no Python"),
-        ('{"argv": ["/gone/bin/python"]}', "starts /gone/bin/python, which does not exist"),
-        ('{"argv": []}', "is no kernel.json"),
-        ('{"argv": [3]}', "is no kernel.json"),
-        ("[" * 100_000, "is no kernel.json"),
-        ("[]", "is no kernel.json"),
-    ],
-)
-def test_invalid_kernel_is_refused(tmp_path: Path, shell: Path, text: str, said: str) -> None:
-    path = tmp_path / "kernel.json"
-    path.write_text(text)
-    with pytest.raises(UsageError, match=said):
-        choose_python(make_system(tmp_path, shell), str(path))
-
-
 # ---------------------------------------------------------------- other Pythons with TensorFlow
-
-
-def install_tensorflow(folder: Path, version: str) -> Path:
-    """Create an environment that contains TensorFlow and return its Python."""
-    python = make_program(folder / "bin/python")
-    site = folder / "lib/python3.11/site-packages"
-    (site / "tensorflow").mkdir(parents=True)
-    (site / "tensorflow/__init__.py").touch()
-    (site / f"tensorflow-{version}.dist-info").mkdir()
-    return python
-
-
-def test_other_pythons_with_tensorflow_are_found(tmp_path: Path, shell: Path) -> None:
-    home = tmp_path / "home"
-    project_python = install_tensorflow(tmp_path / "work/.venv", "2.20.0")
-    kernel_python = install_tensorflow(tmp_path / "kernel-env", "2.15.1")
-    write_kernel(home / ".local/share/jupyter/kernels/tf", str(kernel_python), "-m", "ipykernel_launcher")
-    write_kernel(home / ".local/share/jupyter/kernels/same", str(kernel_python), "-m", "ipykernel_launcher")
-    conda_python = install_tensorflow(tmp_path / "conda", "2.10.0")
-    (home / ".conda").mkdir()
-    (home / ".conda/environments.txt").write_text(f"{conda_python.parent.parent}\n{tmp_path}/without\n")
-    system = make_system(tmp_path, shell, HOME=str(home))
-    others = find_other_pythons(system, choose_python(system, None), str(shell.parent))
-    assert [(candidate.path, candidate.tensorflow) for candidate in others] == [
-        (str(project_python), "2.20.0"),
-        (str(kernel_python), "2.15.1"),
-        (str(conda_python), "2.10.0"),
-    ]
-    assert others[0].how == ".venv in the working folder"
-    assert find_other_pythons(system, choose_python(system, None), str(project_python.parent.parent))[
-        0
-    ].path == str(kernel_python)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may look everywhere")

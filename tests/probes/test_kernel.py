@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -392,3 +393,227 @@ def test_hidden_process_is_not_reported_as_gone(tmp_path: Path) -> None:
         make_machine(tmp_path, files={"/proc/1/status": ""}), (SmiProcess(7, "x", 1),)
     )
     assert process.state == "gone"
+
+
+# ---------------------------------------------------------------- one answer by itself
+
+DENIED = ["read", 13, "Permission denied"]
+
+
+@pytest.mark.parametrize(
+    ("commands", "which", "files", "why"),
+    [
+        ({"dmesg": {"stdout": XID_LINE, "returncode": 1}}, ["dmesg"], {}, "dmesg: exited with status 1"),
+        ({"dmesg": {"stdout": " \n"}}, ["dmesg"], {}, "dmesg: printed nothing"),
+        (
+            {"dmesg": REFUSED_DMESG},
+            ["dmesg", "tail"],
+            {},
+            "dmesg: read kernel buffer failed: Operation not permitted",
+        ),
+        (
+            {"dmesg": REFUSED_DMESG, "journalctl -k -b -q --no-pager -n 20000": {"stdout": ""}},
+            ["dmesg", "journalctl"],
+            {},
+            "Operation not permitted; journalctl: printed nothing",
+        ),
+    ],
+)
+def test_log_that_cannot_be_read(
+    tmp_path: Path, commands: dict[str, Any], which: list[str], files: dict[str, str], why: str
+) -> None:
+    host = {"commands": commands, "which": {name: f"/bin/{name}" for name in which}, "files": files}
+    fact = kernel.probe_log(make_machine(tmp_path, **host), MACHINE, timeout=1)
+    assert isinstance(fact, Unknown)
+    assert why in fact.why
+
+
+def test_parts_that_wsl_and_containers_do_not_have(tmp_path: Path) -> None:
+    system = make_machine(tmp_path, exists={"/sys/firmware/efi": False})
+    wsl, container = replace(MACHINE, wsl=2), replace(MACHINE, container="docker")
+    assert isinstance(kernel.probe_log(system, wsl, timeout=1), Absent)
+    assert isinstance(kernel.probe_module_files(system, wsl, timeout=1, signature=False), Absent)
+    assert isinstance(kernel.probe_module_files(system, container, timeout=1, signature=False), Unknown)
+    assert isinstance(
+        kernel.probe_module_files(system, replace(MACHINE, kernel=""), timeout=1, signature=False), Unknown
+    )
+    assert isinstance(kernel.probe_secure_boot(system, wsl), Absent)
+    assert isinstance(kernel.probe_secure_boot(system, container), Unknown)
+    assert isinstance(kernel.probe_secure_boot(system, MACHINE), Absent)
+    denied = make_machine(tmp_path, errors={kernel.SECURE_BOOT_FILE: DENIED})
+    assert kernel.probe_secure_boot(denied, MACHINE) == Unknown(
+        f"{kernel.SECURE_BOOT_FILE}: Permission denied", kernel.SECURE_BOOT_FILE
+    )
+    windows = kernel.probe(system, replace(MACHINE, system="Windows"), lambda: Absent("bus"), timeout=1)
+    assert isinstance(windows.packages, Absent)
+    assert windows.packages.source == "Windows"
+
+
+MODULES = f"/lib/modules/{MACHINE.kernel}"
+
+
+def test_module_files_of_the_running_and_other_kernels(tmp_path: Path) -> None:
+    system = make_machine(
+        tmp_path,
+        files={
+            f"{MODULES}/modules.dep": "updates/nvidia.ko: x.ko\n/abs/nvidia-open.ko.zst:\nother.ko:\n",
+            f"{MODULES}/build/Makefile": "",
+            "/lib/modules/5.1/modules.dep": "nvidia.ko:\n",
+            "/lib/modules/5.2/modules.dep": "other.ko:\n",
+            "/var/lib/dkms/nvidia/550.1/build/make.log": "",
+            "/var/lib/dkms/nvidia/550.1/6.1.0/x": "",
+            "/var/lib/dkms/nvidia/550.1/kernel-x/x": "",
+            "/var/lib/dkms/nvidia/550.1/source/x": "",
+            "/var/lib/dkms/nvidia/560.2/6.2.0/x": "",
+            "/var/lib/dkms/nvidia/kernel-6/x": "",
+            "/var/lib/dkms/nvidia/9file": "",
+            "/var/lib/dkms/nvidia-fs/1.0/6.1.0/x": "",
+            "/etc/modprobe.d/a.conf": "blacklist nvidia\n",
+            "/etc/modprobe.d/b.txt": "blacklist nvidia\n",
+            "/lib/modprobe.d/c.conf": "alias nvidia off\n",
+            "/usr/lib/modprobe.d/d.conf": "blacklist nouveau\n",
+            "/proc/cmdline": "quiet modprobe.blacklist=nouveau,nvidia splash\n",
+        },
+        links={"/run/modprobe.d": "/etc/modprobe.d"},
+        which={"modinfo": "/sbin/modinfo"},
+        commands={"modinfo -F signer": {"stdout": "DKMS key\n"}},
+    )
+    fact = kernel.probe_module_files(system, MACHINE, timeout=1, signature=True)
+    assert isinstance(fact, Known)
+    files = fact.value
+    assert files.running == (f"{MODULES}/updates/nvidia.ko", "/abs/nvidia-open.ko.zst")
+    assert (files.other_kernels, files.headers, files.signed) == (("5.1",), True, True)
+    assert [(module.version, module.kernels, bool(module.failed)) for module in files.dkms] == [
+        ("550.1", ("6.1.0",), True),
+        ("560.2", ("6.2.0",), False),
+    ]
+    assert files.blocked == (
+        ("/etc/modprobe.d/a.conf", "blacklist nvidia"),
+        ("/lib/modprobe.d/c.conf", "alias nvidia off"),
+        ("/proc/cmdline", "modprobe.blacklist=nouveau,nvidia"),
+    )
+    fact = kernel.probe_module_files(system, MACHINE, timeout=1, signature=False)
+    assert isinstance(fact, Known)
+    assert fact.value.signed is None
+
+
+@pytest.mark.parametrize(
+    ("host", "signed"),
+    [
+        ({}, None),
+        ({"exists": {"/sbin/modinfo": True}, "commands": {"modinfo -F signer": {"stdout": "\n"}}}, False),
+        (
+            {
+                "which": {"modinfo": "/x"},
+                "commands": {"modinfo -F signer": {"stdout": "key", "returncode": 1}},
+            },
+            None,
+        ),
+    ],
+)
+def test_signature_of_a_module(tmp_path: Path, host: dict[str, Any], signed: bool | None) -> None:
+    assert kernel._is_signed(make_machine(tmp_path, **host), "/x.ko", 1) is signed
+
+
+def test_nothing_is_blocked_or_signed_without_module_files(tmp_path: Path) -> None:
+    system = make_machine(
+        tmp_path, files={f"{MODULES}/modules.dep": "", "/proc/cmdline": "modprobe.blacklist=nvidia"}
+    )
+    fact = kernel.probe_module_files(system, MACHINE, timeout=1, signature=True)
+    assert isinstance(fact, Known)
+    assert (fact.value.running, fact.value.blocked, fact.value.signed, fact.value.headers) == (
+        (),
+        (),
+        None,
+        False,
+    )
+    kernels = {f"/lib/modules/5.{number:02}/modules.dep": "nvidia.ko:\n" for number in range(12)}
+    system = make_machine(tmp_path, files={f"{MODULES}/modules.dep": "", **kernels})
+    fact = kernel.probe_module_files(system, MACHINE, timeout=1, signature=True)
+    assert isinstance(fact, Known)
+    assert fact.value.other_kernels == tuple(f"5.{number:02}" for number in range(4, 12))
+
+
+@pytest.mark.parametrize(
+    ("host", "gpus", "reads"),
+    [
+        ({}, Absent("bus"), False),
+        ({}, Known((GPU,), "bus"), True),
+        ({"files": {kernel.MODULE_VERSION_FILE: "x"}}, Absent("bus"), True),
+        ({"files": {kernel.PRIME_FILE: "intel\n"}}, Absent("bus"), True),
+    ],
+)
+def test_what_makes_the_kernel_worth_reading(
+    tmp_path: Path, host: dict[str, Any], gpus: Any, reads: bool
+) -> None:
+    facts = kernel.probe(make_machine(tmp_path, **host), MACHINE, lambda: gpus, timeout=1)
+    assert (facts.packages.source == "dpkg, pacman, rpm") is reads
+    assert (facts.log.source == "/sys/bus/pci/devices") is not reads
+    prime = make_machine(tmp_path, errors={kernel.PRIME_FILE: DENIED})
+    assert isinstance(kernel.probe(prime, MACHINE, lambda: gpus, timeout=1).prime, Unknown)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"stdout": "ii |libcuda1|550\nrc |libcuda1|1\nii |bad\n"}, [("libcuda1", "550")]),
+        ({"stdout": "ii |libcuda1|550\n", "returncode": 1}, [("libcuda1", "550")]),
+        ({"stdout": "", "returncode": 1}, None),
+        ({"stdout": ""}, []),
+    ],
+)
+def test_dpkg_packages(
+    tmp_path: Path, answer: dict[str, Any], expected: list[tuple[str, str]] | None
+) -> None:
+    info = {"/var/lib/dkpg": [], "/var/lib/dpkg/info": ["libcuda1:amd64.list", "libcuda1.list"]}
+    fact = kernel.probe_packages(
+        make_machine(tmp_path, directories=info, commands={"dpkg-query -W": answer}), timeout=1
+    )
+    if expected is None:
+        assert isinstance(fact, Unknown)
+    else:
+        found = fact.value if isinstance(fact, Known) else ()
+        assert [(package.name, package.version) for package in found] == expected
+
+
+def test_package_managers_that_do_not_answer(tmp_path: Path) -> None:
+    assert isinstance(kernel.probe_packages(make_machine(tmp_path), timeout=1), Absent)
+    hung = make_machine(tmp_path, which={"rpm": "/bin/rpm"}, commands={"rpm -q": {"failure": "timeout"}})
+    assert isinstance(kernel.probe_packages(hung, timeout=1), Unknown)
+
+
+def test_installer_of_nvidia(tmp_path: Path) -> None:
+    log = "nvidia-installer log file\ninstaller version: 550.54.14\n"
+    for files, expected in (
+        ({kernel.UNINSTALLER_PATH: "", kernel.INSTALLER_LOG: log}, "550.54.14"),
+        ({kernel.UNINSTALLER_PATH: ""}, ""),
+        ({kernel.INSTALLER_LOG: log}, None),
+    ):
+        fact = kernel.probe_runfile(make_machine(tmp_path, files=files))
+        assert (fact.value if isinstance(fact, Known) else None) == expected
+
+
+TOPO = "\tGPU0\tGPU1\tNIC0\nGPU0\tX\tNV4\tSYS\nGPU1\tNV4\tX\tSYS\nNIC0\tSYS\tSYS\tX\n"
+NVIDIA = replace(GPU, driver="nvidia")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "host", "expected"),
+    [
+        ((NVIDIA, NVIDIA), {"stdout": TOPO}, {"GPU0-GPU1": "NV4"}),
+        ((NVIDIA, NVIDIA), {"stdout": TOPO, "returncode": 1}, Unknown),
+        ((NVIDIA, NVIDIA), {"stdout": "?"}, Unknown),
+        ((NVIDIA, GPU), {"stdout": TOPO}, Absent),
+        ((NVIDIA, NVIDIA), None, Absent),
+    ],
+)
+def test_links_between_gpus(
+    tmp_path: Path, gpus: tuple[PciGpu, ...], host: dict[str, Any] | None, expected: Any
+) -> None:
+    which = {"nvidia-smi": "/bin/nvidia-smi"} if host is not None else {}
+    system = make_machine(tmp_path, which=which, commands={"nvidia-smi topo -m": host or {}})
+    fact = kernel.probe_links(system, Known(gpus, "bus"), timeout=1)
+    assert fact.value == expected if isinstance(fact, Known) else isinstance(fact, expected)
+    unknown = Unknown("x")
+    assert kernel.probe_links(system, unknown, timeout=1) is unknown
+    assert isinstance(kernel.probe_links(system, Absent("x"), timeout=1), Absent)

@@ -261,24 +261,6 @@ def test_driver_query_ignores_startup_variables(
     assert count({HIDE: "1"}) == 1
 
 
-def test_shim_needs_the_program_in_its_version(tmp_path: Path) -> None:
-    shims, version_folder = tmp_path / ".pyenv/shims", tmp_path / ".pyenv/versions/3.11.7/bin"
-    for folder, names in ((shims, ("pip", "uv")), (version_folder, ("pip",))):
-        folder.mkdir(parents=True)
-        for name in names:
-            (folder / name).write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
-            (folder / name).chmod(0o755)
-    (tmp_path / ".pyenv/version").write_text("3.11.7\n", encoding="utf-8")
-    system = LiveSystem(env={"PATH": f"{shims}:/bin"}, cwd=str(tmp_path))
-    programs = environment.probe(system).programs or frozenset()
-    assert "pip" in programs
-    assert "uv" not in programs
-    with_other_version = LiveSystem(
-        env={"PATH": f"{shims}:/bin", "PYENV_VERSION": "3.9.9"}, cwd=str(tmp_path)
-    )
-    assert "pip" not in (environment.probe(with_other_version).programs or frozenset())
-
-
 def test_kernel_variables_come_from_kernel_json(env: Path, tmp_path: Path) -> None:
     path = tmp_path / "kernel.json"
     variables = {HIDE: "-1", "LD_LIBRARY_PATH": "/k:/both", "TOKEN": "secret"}

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.core.errors import UsageError
 from tfdoctor.diagnosis.collect import run_probes
 from tfdoctor.diagnosis.report import diagnose
-from tfdoctor.system import Failure, LiveSystem, RecordedSystem, RecordingSystem
+from tfdoctor.system import CommandResult, Failure, LiveSystem, RecordedSystem, RecordingSystem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,14 +107,6 @@ def test_recording_gives_the_same_report(tmp_path: Path) -> None:
     assert replayed.verdict == live.verdict
 
 
-@pytest.mark.parametrize("content", [None, "not json", "[]", '{"schema_version": 99}'])
-def test_invalid_recording_is_refused(tmp_path: Path, content: str | None) -> None:
-    if content is not None:
-        (tmp_path / "host.json").write_text(content, encoding="utf-8")
-    with pytest.raises(UsageError):
-        RecordedSystem(tmp_path)
-
-
 def test_recording_cannot_read_outside_its_folder(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s", encoding="utf-8")
     bundle = tmp_path / "bundle"
@@ -132,3 +123,17 @@ def test_recording_cannot_read_outside_its_folder(tmp_path: Path) -> None:
             system.read_text(path)
     with pytest.raises(OSError, match="No such file"):
         system.run(["x"], timeout=1)
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (CommandResult((), None, failure=Failure.TIMEOUT, seconds=4.6), "did not answer within 5 s"),
+        (CommandResult((), None, failure=Failure.OS_ERROR, detail="no"), "could not be run (no)"),
+        (CommandResult((), None, failure=Failure.NOT_FOUND), f"could not be run ({Failure.NOT_FOUND.value})"),
+        (CommandResult((), -9), "was ended by signal 9"),
+        (CommandResult((), 0), "exited with status 0"),
+    ],
+)
+def test_end_of_a_command_is_described(result: CommandResult, text: str) -> None:
+    assert result.describe_outcome() == text

@@ -45,6 +45,7 @@ __all__ = [
     "major_minor",
     "make_marker_environment",
     "make_sort_key",
+    "normalize_project_name",
     "parse",
     "parse_capability",
     "parse_numbers",
@@ -335,7 +336,12 @@ def parse_project_name(text: str) -> str:
     For `"nvidia_cudnn.cu12[x]<10,>=9.3; extra == 'a'"` it is `"nvidia-cudnn-cu12"`.
     """
     match = _PROJECT_NAME.match(text)
-    return "" if match is None else re.sub(r"[-_.]+", "-", match[0]).lower()
+    return "" if match is None else normalize_project_name(match[0])
+
+
+def normalize_project_name(name: str) -> str:
+    """Return the normalized form of a project name (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def find_upper_limit(text: str) -> str | None:

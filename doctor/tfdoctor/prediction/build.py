@@ -107,18 +107,18 @@ def describe_build(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
         cudnn=tensorflow.cuda_config.get("TF_CUDNN_VERSION")
         or tensorflow.build_info.get("cudnn_version")
         or (release.cudnn if release and is_exact else None),
-        min_capability=_get_min_capability(release, compat),
+        min_capability=find_capability_floor(release, compat)
+        if release is not None
+        else DEFAULT_MIN_CAPABILITY,
         traits=compat.list_traits(version),
     )
 
 
-def _get_min_capability(release: Release | None, compat: Compat) -> str:
-    """Return the lowest compute capability of a GPU that TensorFlow registers.
+def find_capability_floor(release: Release, compat: Compat) -> str:
+    """Return the compute capability below which a release ignores a GPU.
 
     If it was not measured, return the lowest one for which a linked build (1.x) has code, or else the default.
     """
-    if release is None:
-        return DEFAULT_MIN_CAPABILITY
     linked = compat.find_registration(release.version).is_linked
     if release.registration_floor is None and linked and release.cubin:
         return min(release.cubin, key=versions.parse_capability)

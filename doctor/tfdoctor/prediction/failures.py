@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from tfdoctor.core import versions
 from tfdoctor.core.facts import MODULE_DISTRIBUTIONS, NOEXEC_ERROR, TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.core.facts.imports import ImportResult
 from tfdoctor.core.findings import Cause
@@ -18,7 +19,6 @@ from tfdoctor.prediction.rehearsal import (
     list_unmet_requirements,
     parse_required_name,
 )
-from tfdoctor.prediction.requirements import normalize_name
 from tfdoctor.prediction.shadowing import find_leading_folder, find_leading_package, get_sys_path_folder
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _iter_missing_packages(python: PythonFacts, table: ImportNeeds) -> Iterator[
     if not any(distribution.requires for distribution in python.distributions):
         return  # the distributions of a planned environment have no metadata
     for name in table.required_packages:
-        package = normalize_name(name)
+        package = versions.normalize_project_name(name)
         if python.find_distribution(package) is None and name not in python.modules:
             error = f"No module named {name!r}"
             yield ImportFailure(

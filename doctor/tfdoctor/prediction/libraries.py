@@ -181,7 +181,7 @@ def list_forbidden_files(resolution: Resolution, *, is_elsewhere: bool = False) 
     """Return the files of a library that exist but cannot be used because of their permissions.
 
     A file in an unreadable folder counts if the folder is that of the library's wheel. If the folder belongs to no
-    wheel, the file counts unless `elsewhere` is true, which means that the library was found in another folder.
+    wheel, the file counts unless `is_elsewhere` is true, which means that the library was found in another folder.
     """
     missing = {name.rpartition("/")[2] for name in (*resolution.really_missing, resolution.soname)}
     return tuple(

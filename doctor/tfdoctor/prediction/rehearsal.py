@@ -24,7 +24,6 @@ from tfdoctor.core.records import dataclass
 from tfdoctor.prediction.requirements import (
     format_requirement,
     is_requirement_met,
-    normalize_name,
     parse_requirement_line,
 )
 
@@ -263,7 +262,7 @@ def find_module_distribution(module: str) -> str:
     for name, distribution in MODULE_DISTRIBUTIONS.items():
         if module == name or module.startswith(f"{name}."):
             return distribution
-    return normalize_name(module.partition(".")[0])
+    return versions.normalize_project_name(module.partition(".")[0])
 
 
 def _iter_oddities(
@@ -289,7 +288,10 @@ def _iter_oddities(
             *(member for members in table.keras_modules_by_package.values() for member in members),
         )
     }
-    family = {normalize_name(name) for name in (*table.keras_modules_by_package, *table.required_packages)}
+    family = {
+        versions.normalize_project_name(name)
+        for name in (*table.keras_modules_by_package, *table.required_packages)
+    }
     relevant = _list_with_requirements(
         installed, {*needed, *family, *extra_packages, *(optional & installed.keys())}
     )
@@ -372,7 +374,7 @@ def parse_required_name(line: str, *, allows_extras: bool = False) -> str | None
     if not allows_extras and "extra" in line.partition(";")[2]:
         return None
     match = re.match(r"[A-Za-z0-9._-]{1,100}", line.strip())
-    return normalize_name(match[0]) if match is not None else None
+    return versions.normalize_project_name(match[0]) if match is not None else None
 
 
 def _list_dependents(python: PythonFacts, deviating_names: set[str]) -> set[str]:

@@ -20,7 +20,6 @@ __all__ = [
     "RequirementLine",
     "format_requirement",
     "is_requirement_met",
-    "normalize_name",
     "parse_requirement_line",
 ]
 
@@ -50,11 +49,6 @@ class RequirementLine:
     """The version specifiers of a plain line, which may be ""; None if `packaging` must parse the line."""
 
 
-def normalize_name(name: str) -> str:
-    """Return the normalised form of a distribution name (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def parse_requirement_line(line: str, environment: Mapping[str, str]) -> RequirementLine | None:
     """Return the requirement in a line; None if the line is invalid or does not apply.
 
@@ -79,7 +73,7 @@ def parse_requirement_line(line: str, environment: Mapping[str, str]) -> Require
                 return None
         except UndefinedEnvironmentName:
             return None
-    return RequirementLine(normalize_name(requirement.name), line, None)
+    return RequirementLine(versions.normalize_project_name(requirement.name), line, None)
 
 
 def is_requirement_met(requirement_line: RequirementLine, version: str) -> bool:
@@ -115,7 +109,7 @@ def _parse_plain_line(line: str) -> tuple[str, str, tuple[tuple[_Condition, ...]
     specification = (parenthesized or unparenthesized or "").strip()
     if specification and not versions.is_plain_specification(specification):
         return None
-    return normalize_name(name), specification, conditions
+    return versions.normalize_project_name(name), specification, conditions
 
 
 def _parse_conditions(marker: str) -> tuple[tuple[_Condition, ...], ...] | None:

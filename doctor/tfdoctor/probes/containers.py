@@ -25,6 +25,7 @@ from tfdoctor.core.facts.containers import (
     UnreachableEngine,
 )
 from tfdoctor.core.text import clean_line
+from tfdoctor.probes.files import list_names
 from tfdoctor.probes.parsers.cdi import CdiError, parse_cdi
 from tfdoctor.system import Failure
 from tfdoctor.system.contexts import find_endpoint
@@ -213,10 +214,7 @@ def _get_first_line(output: str, result: CommandResult) -> str:
 
 def _would_query_start_engine(system: System) -> bool:
     """Return whether systemd listens on the socket of a stopped engine, so that a query would start it."""
-    try:
-        units = system.listdir(UNITS_FOLDER)
-    except OSError:
-        return False
+    units = list_names(system, UNITS_FOLDER)
     return "invocation:docker.socket" in units and "invocation:docker.service" not in units
 
 
@@ -369,10 +367,7 @@ def _list_hooks(system: System) -> tuple[str, ...]:
 
 def _list_files(system: System, folder: str, extensions: tuple[str, ...]) -> list[str]:
     """Return the paths of the files in a folder with these extensions, or [] if it cannot be listed."""
-    try:
-        names = system.listdir(folder)
-    except OSError:
-        return []
+    names = list_names(system, folder)
     return [f"{folder}/{name}" for name in names if name.endswith(extensions)][:MAX_FILES]
 
 

@@ -30,6 +30,7 @@ from tfdoctor.core.facts import (
     Unknown,
 )
 from tfdoctor.core.text import clean, clean_line
+from tfdoctor.probes.files import list_names, load_text
 from tfdoctor.probes.parsers.lsmod import parse_modules
 from tfdoctor.probes.parsers.proc_version import parse_proc_version
 from tfdoctor.probes.parsers.smi_failure import parse_smi_failure
@@ -111,15 +112,14 @@ def probe_pci(system: System) -> Fact[tuple[PciGpu, ...]]:
     gpus = []
     for address in addresses:
         folder = f"{base}/{address}"
-        if _load_line(system, f"{folder}/vendor") != NVIDIA_VENDOR_ID:
-            continue
-        if not (_load_line(system, f"{folder}/class") or "").startswith(DISPLAY_CLASSES):
+        is_nvidia = _load_line(system, f"{folder}/vendor") == NVIDIA_VENDOR_ID
+        if not is_nvidia or not _load_line(system, f"{folder}/class").startswith(DISPLAY_CLASSES):
             continue
         driver = system.realpath(f"{folder}/driver")
         gpus.append(
             PciGpu(
                 address=clean_line(address),
-                device_id=(_load_line(system, f"{folder}/device") or "").removeprefix("0x"),
+                device_id=_load_line(system, f"{folder}/device").removeprefix("0x"),
                 driver=driver.rpartition("/")[2] if "/drivers/" in driver else None,
             )
         )
@@ -170,20 +170,13 @@ def probe_driver_files(system: System) -> tuple[str, ...]:
     """Return the paths of libcuda.so* in the usual folders, even if the loader does not search these."""
     paths: list[str] = []
     for folder in DRIVER_FOLDERS:
-        try:
-            names = system.listdir(folder)
-        except OSError:
-            continue
-        paths += [f"{folder}/{name}" for name in names if name.startswith("libcuda.so")]
+        paths += [f"{folder}/{name}" for name in list_names(system, folder) if name.startswith("libcuda.so")]
     return tuple(paths)
 
 
-def _load_line(system: System, path: str) -> str | None:
-    """Return the text of a small file without surrounding space, or None if it cannot be read."""
-    try:
-        return system.read_text(path, limit=256).strip()
-    except OSError:
-        return None
+def _load_line(system: System, path: str) -> str:
+    """Return the text of a small file without surrounding space, or "" if it cannot be read."""
+    return (load_text(system, path, 256) or "").strip()
 
 
 # ---------------------------------------------------------------- nvidia-smi

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.facts.python import PYTHON_OPTION, OtherPython, PythonChoice, UnusableEnvironment
 from tfdoctor.core.text import clean_line
+from tfdoctor.probes.files import list_names, load_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +114,7 @@ def _find_other_on_path(system: System, prefix: str) -> str:
     root, shim, _ = python.partition("/shims/")
     if not python.startswith("/") or (shim and real_prefix.startswith(f"{system.realpath(root)}/")):
         return ""
-    return python if shim or system.realpath(_get_prefix(python)) != real_prefix else ""
+    return python if shim or system.realpath(get_prefix(python)) != real_prefix else ""
 
 
 def _find_on_path(system: System, name: str) -> str | None:
@@ -173,7 +174,7 @@ def _find_requested(system: System, requested: str) -> PythonChoice:
         message = f"--python: {clean_line(requested)} may not be looked at by this user."
         raise UsageError(message, hint="Run tfdoctor as the user whose Python it is.")
     prefix = posixpath.dirname(posixpath.dirname(path))
-    if _is_dangling_link(system, path) and _is_environment(system, prefix):
+    if _is_dangling_link(system, path) and is_environment(system, prefix):
         environment = diagnose_environment(system, PYTHON_OPTION, prefix)
         return PythonChoice(path, requested, "as asked", (environment,))
     if _is_dangling_link(system, path):
@@ -235,14 +236,14 @@ def _choose_kernel(system: System, requested: str, path: str) -> PythonChoice:
     if not program.startswith("/"):
         prefix = path.partition("/share/jupyter/")[0] if "/share/jupyter/" in path else ""
         python = (_find_python(system, prefix) if prefix else None) or system.which(program)
-    if python is None or not (system.exists(python) or _is_environment(system, _get_prefix(python))):
+    if python is None or not (system.exists(python) or is_environment(system, get_prefix(python))):
         message = f"--python: the kernel {name} starts {clean_line(program)}, which does not exist."
         raise UsageError(message)
     names = ", ".join(clean_line(variable, limit=60) for variable in list(variables)[:10])
     suffix = f" (which also sets {names})" if names else ""
     reason = f"the Jupyter kernel {name}{suffix}"
     unusable = (
-        () if system.exists(python) else (diagnose_environment(system, PYTHON_OPTION, _get_prefix(python)),)
+        () if system.exists(python) else (diagnose_environment(system, PYTHON_OPTION, get_prefix(python)),)
     )
     return PythonChoice(
         python, requested, reason, unusable, kernel=path, kernel_sets=tuple(_filter_variables(variables))
@@ -316,23 +317,19 @@ def diagnose_environment(system: System, variable: str, prefix: str) -> Unusable
     )
 
 
-def _get_prefix(python: str) -> str:
+def get_prefix(python: str) -> str:
     """Return the prefix of an interpreter: the parent of its bin folder."""
     return posixpath.dirname(posixpath.dirname(python))
 
 
-def _is_environment(system: System, prefix: str) -> bool:
+def is_environment(system: System, prefix: str) -> bool:
     """Return whether a folder is a virtual or conda environment, even if its Python is missing."""
     return system.exists(f"{prefix}/pyvenv.cfg") or system.is_dir(f"{prefix}/conda-meta")
 
 
 def _is_dangling_link(system: System, path: str) -> bool:
-    """Return whether a path is a link to a file that does not exist."""
-    try:
-        is_listed = posixpath.basename(path) in system.listdir(posixpath.dirname(path))
-    except OSError:
-        return False
-    return is_listed and not system.exists(path)
+    """Return whether a path that does not exist is a dangling link: its folder lists it."""
+    return posixpath.basename(path) in list_names(system, posixpath.dirname(path))
 
 
 def _get_errno(system: System, path: str, *, is_folder: bool = False) -> int | None:
@@ -349,10 +346,7 @@ def _get_errno(system: System, path: str, *, is_folder: bool = False) -> int | N
 
 def _load_pyvenv(system: System, prefix: str) -> dict[str, str]:
     """Return the settings in pyvenv.cfg by lower-case name, or an empty dict if it cannot be read."""
-    try:
-        text = system.read_text(f"{prefix}/pyvenv.cfg", limit=1 << 14)
-    except OSError:
-        return {}
+    text = load_text(system, f"{prefix}/pyvenv.cfg", 1 << 14) or ""
     return {match[1].lower(): match[2] for match in _PYVENV_SETTING.finditer(text)}
 
 
@@ -365,11 +359,7 @@ def _find_version(system: System, prefix: str) -> str | None:
     if version_match is not None:
         return version_match[0]
     folder = next(
-        (
-            entry
-            for entry in _list_names(system, f"{prefix}/lib")
-            if re.fullmatch(r"python\d\.\d{1,2}", entry)
-        ),
+        (entry for entry in list_names(system, f"{prefix}/lib") if re.fullmatch(r"python\d\.\d{1,2}", entry)),
         None,
     )
     return folder.removeprefix("python") if folder is not None else None
@@ -384,7 +374,7 @@ def _find_successor(system: System, version: str | None) -> str | None:
     if python is None or "/shims/" not in python:
         return python
     versions = f"{python.partition('/shims/')[0]}/versions"
-    paths = (f"{versions}/{folder}/bin/{name}" for folder in _list_names(system, versions)[:MAX_FOLDERS])
+    paths = (f"{versions}/{folder}/bin/{name}" for folder in list_names(system, versions)[:MAX_FOLDERS])
     return next((path for path in paths if system.exists(path)), None)
 
 
@@ -395,7 +385,7 @@ def _find_moved_environments(system: System, prefix: str) -> tuple[str, ...]:
         parent = posixpath.dirname(parent)
     environments = []
     for folder in dict.fromkeys((parent, system.cwd.rstrip("/") or "/", posixpath.dirname(system.cwd))):
-        for name in _list_names(system, folder)[: MAX_FOLDERS * 5]:
+        for name in list_names(system, folder)[: MAX_FOLDERS * 5]:
             path = f"{folder.rstrip('/')}/{name}"
             is_candidate = path != prefix and path not in environments and system.exists(f"{path}/pyvenv.cfg")
             if is_candidate and _was_created_as(system, path, prefix):
@@ -410,10 +400,7 @@ def _was_created_as(system: System, environment: str, prefix: str) -> bool:
     """
     if _load_pyvenv(system, environment).get("command", "").endswith(f" {prefix}"):
         return True
-    try:
-        text = system.read_text(f"{environment}/bin/activate", limit=1 << 14)
-    except OSError:
-        return False
+    text = load_text(system, f"{environment}/bin/activate", 1 << 14) or ""
     return re.search(rf"VIRTUAL_ENV=[\"']?{re.escape(prefix)}[\"']?\s", text) is not None
 
 
@@ -430,7 +417,7 @@ def find_other_pythons(system: System, choice: PythonChoice, examined: str) -> t
     for number, (path, origin) in enumerate(_iter_candidates(system, choice, examined)):
         if number > MAX_FOLDERS:
             break
-        prefix = _get_prefix(path)
+        prefix = get_prefix(path)
         if system.realpath(prefix) in excluded_prefixes:
             continue
         excluded_prefixes.add(system.realpath(prefix))
@@ -455,31 +442,28 @@ def _iter_candidates(system: System, choice: PythonChoice, examined_prefix: str)
         f"{home}/.local/share/jupyter/kernels" if home else "",
         f"{examined_prefix}/share/jupyter/kernels",
     ):
-        for name in _list_names(system, folder)[:MAX_FOLDERS] if folder.startswith("/") else ():
+        for name in list_names(system, folder)[:MAX_FOLDERS] if folder.startswith("/") else ():
             command = _load_kernel_command(system, f"{folder}/{name}/kernel.json")
             program, _ = command if command is not None else ("", {})
             if program.startswith("/") and _PYTHON_NAME.match(posixpath.basename(program)):
                 yield program, f"the Jupyter kernel `{clean_line(name, limit=60)}`"
     if not home:
         return
-    try:
-        conda_prefixes = system.read_text(f"{home}/.conda/environments.txt", limit=1 << 14).splitlines()
-    except OSError:
-        conda_prefixes = []
-    for prefix in conda_prefixes[:MAX_FOLDERS]:
+    conda_prefixes = load_text(system, f"{home}/.conda/environments.txt", 1 << 14) or ""
+    for prefix in conda_prefixes.splitlines()[:MAX_FOLDERS]:
         if prefix.startswith("/"):
             yield f"{prefix.rstrip('/')}/bin/python", "a conda environment"
     versions = f"{system.env.get('PYENV_ROOT') or f'{home}/.pyenv'}/versions"
-    for name in _list_names(system, versions)[:MAX_FOLDERS]:
+    for name in list_names(system, versions)[:MAX_FOLDERS]:
         yield f"{versions}/{name}/bin/python", "pyenv"
 
 
 def _find_tensorflow(system: System, prefix: str) -> tuple[bool, str | None]:
     """Return (whether an environment contains TensorFlow, its version or None if unknown)."""
-    for name in _list_names(system, f"{prefix}/lib"):
+    for name in list_names(system, f"{prefix}/lib"):
         site = f"{prefix}/lib/{name}/site-packages"
         if name.startswith("python") and system.exists(f"{site}/tensorflow/__init__.py"):
-            for entry in _list_names(system, site):
+            for entry in list_names(system, site):
                 match = re.fullmatch(
                     r"(?:tensorflow(?:_gpu|_cpu)?|tf_nightly)-([\w.]{1,40})\.dist-info", entry
                 )
@@ -487,14 +471,6 @@ def _find_tensorflow(system: System, prefix: str) -> tuple[bool, str | None]:
                     return True, match[1]
             return True, None
     return False, None
-
-
-def _list_names(system: System, folder: str) -> list[str]:
-    """Return the names in a folder, or an empty list if it cannot be listed."""
-    try:
-        return system.listdir(folder)
-    except OSError:
-        return []
 
 
 def _make_absolute(system: System, path: str) -> str:

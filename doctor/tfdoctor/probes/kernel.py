@@ -21,6 +21,7 @@ from tfdoctor.core.facts import (
     Unknown,
 )
 from tfdoctor.core.text import clean_line, make_lazy_pattern
+from tfdoctor.probes.files import list_names, load_text
 from tfdoctor.probes.parsers.kernel_log import parse_kernel_log
 from tfdoctor.probes.parsers.smi_topo import parse_smi_topo
 
@@ -126,22 +127,6 @@ def probe(
     )
 
 
-def _load_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
-    """Return the start of a file, or None if it cannot be read."""
-    try:
-        return system.read_text(path, limit=limit)
-    except OSError:
-        return None
-
-
-def _list_names(system: System, folder: str) -> list[str]:
-    """Return the names in a folder, or an empty list if it cannot be listed."""
-    try:
-        return system.listdir(folder)
-    except OSError:
-        return []
-
-
 def _load_fact(system: System, path: str) -> Fact[str]:
     """Return the content of a small file as a fact."""
     try:
@@ -202,7 +187,7 @@ def probe_module_files(
     running_files = _find_module_files(system, base)
     if running_files is None:
         return Unknown(f"{base}/modules.dep cannot be read (`sudo depmod` rebuilds it)", base)
-    other_kernels = [kernel for kernel in _list_names(system, "/lib/modules") if kernel != machine.kernel]
+    other_kernels = [kernel for kernel in list_names(system, "/lib/modules") if kernel != machine.kernel]
     return Known(
         ModuleFiles(
             running=running_files,
@@ -225,7 +210,7 @@ def _find_module_files(system: System, base: str) -> tuple[str, ...] | None:
 
     `base` is the module folder of one kernel.
     """
-    text = _load_text(system, f"{base}/modules.dep", MODULES_DEP_LIMIT)
+    text = load_text(system, f"{base}/modules.dep", MODULES_DEP_LIMIT)
     if text is None:
         return None
     matches = (match[0].rstrip(":") for match in MODULE_FILE.finditer(text))
@@ -236,16 +221,16 @@ def _list_dkms(system: System) -> tuple[DkmsModule, ...]:
     """Return the driver's versions in DKMS, with the kernels they are built for and a build log."""
     base = "/var/lib/dkms"
     modules = []
-    for name in _list_names(system, base):
+    for name in list_names(system, base):
         if not DKMS_NAME.match(name):
             continue
-        for version in _list_names(system, f"{base}/{name}"):
+        for version in list_names(system, f"{base}/{name}"):
             folder = f"{base}/{name}/{version}"
             if not version[:1].isdigit() or not system.is_dir(folder):
                 continue
             kernels = [
                 entry
-                for entry in _list_names(system, folder)
+                for entry in list_names(system, folder)
                 if entry not in ("build", "source") and entry[:1].isdigit()
             ]
             make_log = f"{folder}/build/make.log"
@@ -273,12 +258,12 @@ def _list_blocking_lines(system: System) -> tuple[tuple[str, str], ...]:
     """Return (path, line) of each modprobe setting and kernel parameter that blocks the module."""
     lines = []
     for folder in dict.fromkeys(system.realpath(folder) for folder in MODPROBE_FOLDERS):
-        for name in _list_names(system, folder):
+        for name in list_names(system, folder):
             if name.endswith(".conf"):
-                match = BLOCKING_LINE.search(_load_text(system, f"{folder}/{name}") or "")
+                match = BLOCKING_LINE.search(load_text(system, f"{folder}/{name}") or "")
                 if match is not None:
                     lines.append((clean_line(f"{folder}/{name}"), clean_line(match[1])))
-    match = BLOCKING_PARAMETER.search(_load_text(system, "/proc/cmdline", 4096) or "")
+    match = BLOCKING_PARAMETER.search(load_text(system, "/proc/cmdline", 4096) or "")
     if match is not None:
         lines.append(("/proc/cmdline", clean_line(match[0])))
     return tuple(lines)
@@ -310,7 +295,7 @@ def probe_packages(system: System, *, timeout: float) -> Fact[tuple[DriverPackag
     """Return the installed packages that own a libcuda, from dpkg, pacman or rpm."""
     info = "/var/lib/dpkg/info"
     if system.exists(info):
-        matches = (DPKG_NAMES.match(name) for name in _list_names(system, info))
+        matches = (DPKG_NAMES.match(name) for name in list_names(system, info))
         names = list(dict.fromkeys(match[1] for match in matches if match is not None))
         if not names:
             return Absent("dpkg", "no package of NVIDIA's driver")
@@ -328,7 +313,7 @@ def probe_packages(system: System, *, timeout: float) -> Fact[tuple[DriverPackag
         )
     pacman = "/var/lib/pacman/local"
     if system.exists(pacman):
-        matches = (PACMAN_NAME.match(name) for name in _list_names(system, pacman))
+        matches = (PACMAN_NAME.match(name) for name in list_names(system, pacman))
         return _make_packages_fact(
             [(match[1], match[2]) for match in matches if match is not None], "pacman -Q"
         )
@@ -361,7 +346,7 @@ def probe_runfile(system: System) -> Fact[str]:
     """
     if not system.exists(UNINSTALLER_PATH):
         return Absent(UNINSTALLER_PATH, "NVIDIA's installer was not used")
-    text = _load_text(system, INSTALLER_LOG, 4096)
+    text = load_text(system, INSTALLER_LOG, 4096)
     match = re.search(r"^installer version: ([0-9][0-9.]{2,20})$", text or "", re.MULTILINE)
     return Known(match[1] if match is not None else "", UNINSTALLER_PATH)
 
@@ -377,7 +362,7 @@ def probe_unresponsive_gpus(system: System, gpus: tuple[PciGpu, ...]) -> tuple[s
     addresses = []
     for gpu in gpus:
         folder = f"/sys/bus/pci/devices/{gpu.address}"
-        if (_load_text(system, f"{folder}/power/runtime_status", 32) or "").strip() == "suspended":
+        if (load_text(system, f"{folder}/power/runtime_status", 32) or "").strip() == "suspended":
             continue
         try:
             head = system.read_bytes(f"{folder}/config", limit=4)

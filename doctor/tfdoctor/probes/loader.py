@@ -552,11 +552,15 @@ class LoaderProcess:
         return self._hwcap_subfolders[folder]
 
     def _split_run_path(self, value: str, owner: LinkMap) -> tuple[str, ...]:
-        """Return the folders of an RPATH or RUNPATH, split at ":". An empty entry is the working directory."""
+        """Return the folders of an RPATH or RUNPATH, split at ":". An empty entry is the working directory.
+
+        glibc ignores a path that is empty as a whole (decompose_rpath).
+        """
         key = (value, owner.origin)
         if key not in self._folders_by_run_path:
+            parts = value.split(":") if value else []
             self._folders_by_run_path[key] = tuple(
-                folder for part in value.split(":") if (folder := self._expand_tokens(part or "./", owner))
+                folder for part in parts if (folder := self._expand_tokens(part or "./", owner))
             )
         return self._folders_by_run_path[key]
 

@@ -19,6 +19,7 @@ from tfdoctor.core.facts import (
     Unknown,
 )
 from tfdoctor.core.text import split_path_list
+from tfdoctor.probes.files import list_names
 from tfdoctor.probes.loader import LinkMap, LoaderProcess
 from tfdoctor.probes.parsers.cudnn_header import parse_cudnn_header
 
@@ -68,7 +69,7 @@ def probe(
     """Model `import tensorflow`, and then `dlopen` for each of `sonames`, in their order.
 
     `caller` is the object that calls dlopen: "framework" or "pywrap". `is_linked_to_cuda` says whether TensorFlow is linked to
-    CUDA's libraries (1.13 and older). `global_symbols` says whether TensorFlow's own libraries are loaded with
+    CUDA's libraries (1.13 and older). `loads_globally` says whether TensorFlow's own libraries are loaded with
     RTLD_GLOBAL. `variables` are the variables of the examined Python; None means those of `system`.
     """
     if not python.platform.startswith("linux") or python.glibc is None:
@@ -381,14 +382,14 @@ def _list_folders(
             if sys_path_entry.endswith(("site-packages", "dist-packages"))
         ),
     ):
-        for name in _list_names(system, f"{site}/nvidia"):
+        for name in list_names(system, f"{site}/nvidia"):
             folders.setdefault(f"{site}/nvidia/{name}/lib", f"nvidia/{name}")
         folders.setdefault(f"{site}/torch/lib", "torch")
     if python.conda_prefix:
         folders.setdefault(f"{python.conda_prefix}/lib", "conda")
     for folder in process.library_folders:
         folders.setdefault(folder, None)
-    for name in _list_names(system, "/usr/local"):
+    for name in list_names(system, "/usr/local"):
         if name.startswith("cuda"):
             for subfolder in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
                 folders.setdefault(f"/usr/local/{name}/{subfolder}", f"/usr/local/{name}")
@@ -402,11 +403,3 @@ def _list_folders(
         if system.is_dir(folder):
             folder_by_real_path.setdefault(system.realpath(folder), (folder, package))
     return list(folder_by_real_path.values())
-
-
-def _list_names(system: System, folder: str) -> list[str]:
-    """Return the names in a folder, or an empty list if it cannot be listed."""
-    try:
-        return system.listdir(folder)
-    except OSError:
-        return []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.facts import MachineFacts
 from tfdoctor.core.text import clean_line
+from tfdoctor.probes.files import load_text
 
 if TYPE_CHECKING:
     from tfdoctor.system import System
@@ -16,7 +17,7 @@ def probe(system: System) -> MachineFacts:
     """Return the facts about this machine."""
     platform = system.platform
     os_release = parse_os_release(
-        _load_text(system, "/etc/os-release") or _load_text(system, "/usr/lib/os-release") or ""
+        load_text(system, "/etc/os-release") or load_text(system, "/usr/lib/os-release") or ""
     )
     kernel = platform.get("release", "")
     return MachineFacts(
@@ -27,7 +28,7 @@ def probe(system: System) -> MachineFacts:
         distribution_id=os_release.get("ID"),
         distribution_like=tuple(os_release.get("ID_LIKE", "").split()),
         distribution_version=os_release.get("VERSION_ID"),
-        cpu_flags=parse_cpu_flags(_load_text(system, "/proc/cpuinfo", 1 << 14) or ""),
+        cpu_flags=parse_cpu_flags(load_text(system, "/proc/cpuinfo", 1 << 14) or ""),
         container=_detect_container(system),
         wsl=_detect_wsl(system, kernel),
         root=platform["uid"] == "0" if platform.get("uid") else None,
@@ -60,14 +61,6 @@ def parse_cpu_flags(text: str) -> frozenset[str]:
     return frozenset()
 
 
-def _load_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
-    """Return the start of a file, or None if it cannot be read."""
-    try:
-        return system.read_text(path, limit=limit)
-    except OSError:
-        return None
-
-
 def _detect_container(system: System) -> str | None:
     """Return the kind of container that this process runs in, or None if it is not in one."""
     if system.exists("/.dockerenv"):
@@ -84,7 +77,7 @@ def _detect_container(system: System) -> str | None:
         return (
             declared_kind if declared_kind in ("lxc", "podman", "docker", "systemd-nspawn") else "container"
         )
-    cgroup = _load_text(system, "/proc/1/cgroup") or ""
+    cgroup = load_text(system, "/proc/1/cgroup") or ""
     for marker, kind in (
         ("kubepods", "kubernetes"),
         ("docker", "docker"),
@@ -98,7 +91,7 @@ def _detect_container(system: System) -> str | None:
 
 def _detect_wsl(system: System, kernel: str) -> int | None:
     """Return the version of WSL, 1 or 2, or None if this is not WSL."""
-    kernel_text = f"{kernel} {_load_text(system, '/proc/version') or ''}".lower()
+    kernel_text = f"{kernel} {load_text(system, '/proc/version') or ''}".lower()
     if "microsoft" not in kernel_text:
         return None
     return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.facts.network import ListeningPorts
+from tfdoctor.probes.files import load_text
 from tfdoctor.probes.parsers.network import parse_ipv4_addresses, parse_ipv6_addresses, parse_listening_ports
 
 if TYPE_CHECKING:
@@ -23,17 +24,9 @@ def probe_listening(system: System) -> ListeningPorts:
     """
     ports: set[int] | None = None
     for name in ("tcp", "tcp6"):
-        text = _load_text(system, f"/proc/net/{name}")
+        text = load_text(system, f"/proc/net/{name}", MAX_TABLE_BYTES)
         if text is not None:
             ports = (ports or set()) | parse_listening_ports(text)
-    addresses = parse_ipv4_addresses(_load_text(system, "/proc/net/fib_trie") or "")
-    addresses |= parse_ipv6_addresses(_load_text(system, "/proc/net/if_inet6") or "")
+    addresses = parse_ipv4_addresses(load_text(system, "/proc/net/fib_trie", MAX_TABLE_BYTES) or "")
+    addresses |= parse_ipv6_addresses(load_text(system, "/proc/net/if_inet6", MAX_TABLE_BYTES) or "")
     return ListeningPorts(frozenset(ports) if ports is not None else None, frozenset(addresses))
-
-
-def _load_text(system: System, path: str) -> str | None:
-    """Return the text of a table, or None if it cannot be read."""
-    try:
-        return system.read_text(path, limit=MAX_TABLE_BYTES)
-    except OSError:
-        return None

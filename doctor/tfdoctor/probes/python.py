@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import posixpath
 import re
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor.core import versions
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.facts import (
     TENSORFLOW_DISTRIBUTIONS,
@@ -25,6 +25,7 @@ from tfdoctor.core.facts.files import ChangedFile, SharedFile
 from tfdoctor.core.facts.imports import FileDifference, Shadow
 from tfdoctor.core.facts.python import DeniedPath, StartupFailure, UnusablePython
 from tfdoctor.core.text import clean_line
+from tfdoctor.probes.interpreter_selection import get_prefix, is_environment
 from tfdoctor.probes.interpreter_startup import diagnose_startup
 from tfdoctor.probes.target import is_base_missing, query_python
 from tfdoctor.system.payloads import run_payload
@@ -129,18 +130,14 @@ def _make_unanswered_fact(
     python = choice.path
     if startup_failure is None:
         return Unknown(f"{python} {description}", python)
-    is_environment = startup_failure.kind in ("site", "silent") or _is_in_environment(system, python)
-    if not is_requested or is_environment:
+    is_environment_python = startup_failure.kind in ("site", "silent") or is_environment(
+        system, get_prefix(python)
+    )
+    if not is_requested or is_environment_python:
         return _make_unusable_fact(startup_failure)
     message = f"--python: {clean_line(choice.how)} does not answer as a Python does: it {result.describe_outcome()}."
     error_text = startup_failure.said or startup_failure.detail
     raise UsageError(message, hint=f"It said: {startup_failure.said}" if startup_failure.said else error_text)
-
-
-def _is_in_environment(system: System, python: str) -> bool:
-    """Return whether the interpreter is in a virtual or conda environment."""
-    prefix = posixpath.dirname(posixpath.dirname(python))
-    return system.exists(f"{prefix}/pyvenv.cfg") or system.is_dir(f"{prefix}/conda-meta")
 
 
 def _make_unusable_fact(startup_failure: StartupFailure) -> UnusablePython:
@@ -319,7 +316,7 @@ def _filter_by_length(raw: object, length: int) -> list[Any]:
 
 def normalize_name(name: str) -> str:
     """Return the name of a distribution, normalized as in PEP 503."""
-    return re.sub(r"[-_.]+", "-", clean_line(name)).lower()
+    return versions.normalize_project_name(clean_line(name))
 
 
 def is_same_release(left: str, right: str) -> bool:

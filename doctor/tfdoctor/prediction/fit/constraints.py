@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
 from tfdoctor.core.findings import Cause
-from tfdoctor.prediction import DEFAULT_MIN_CAPABILITY
+from tfdoctor.prediction.build import find_capability_floor
 from tfdoctor.prediction.fit.drivers import find_driver_refusal
 from tfdoctor.prediction.fit.models import Caveat, Reason
 
@@ -49,13 +49,6 @@ class Assessment:
 def format_release_source(release: Release) -> str:
     """Return the name of the entry of compat/ for a release, as the source of a reason."""
     return f"tensorflow.json: {release.package} {release.version}"
-
-
-def find_capability_floor(release: Release) -> str:
-    """Return the compute capability below which a release ignores a GPU."""
-    if release.registration_floor is None and release.linkage == "needed" and release.cubin:
-        return min(release.cubin, key=versions.parse_capability)
-    return release.registration_floor or DEFAULT_MIN_CAPABILITY
 
 
 def check_release(release: Release) -> tuple[Caveat, ...]:
@@ -162,7 +155,7 @@ def _format_gpu(gpu: HostGpu) -> str:
 def _check_kernel_code(assessment: Assessment, compat: Compat, release: Release, gpu: HostGpu) -> None:
     """Add a reason or a caveat unless the release has cubins for a GPU."""
     name, capability = f"TensorFlow {release.version}", gpu.capability
-    floor = find_capability_floor(release)
+    floor = find_capability_floor(release, compat)
     if not versions.is_at_least(capability, floor):
         assessment.add_reason(
             Cause.GPU_TOO_OLD,

@@ -151,6 +151,13 @@ def value_or_none(text: str | None) -> str | None:
     return None if text is None or is_placeholder(text) else text.strip()
 
 
+def parse_listed_version(text: str | None) -> str | None:
+    """Return a version without a remark such as ``[Deprecated; …]``, or None if there is no version."""
+    if text is None or text.lower().startswith("deprecated"):
+        return None
+    return value_or_none(text.split("[")[0])
+
+
 def is_fence(line: str) -> bool:
     """Return whether ``line`` is a Markdown code fence."""
     return line.lstrip().startswith(("```", "~~~"))

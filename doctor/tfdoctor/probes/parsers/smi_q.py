@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 
 from tfdoctor.core.records import dataclass
-from tfdoctor.probes.parsers._text import Parsed, clean_lines, is_placeholder, to_int, to_mib, value_or_none
+from tfdoctor.probes.parsers._text import (
+    Parsed,
+    clean_lines,
+    is_placeholder,
+    parse_listed_version,
+    to_int,
+    to_mib,
+)
 
 _GPU_HEADING = re.compile(r"\s*GPU ((?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*")
 _NUMBERED_GPU_HEADING = re.compile(r"\s*GPU [0-9]{1,3}\s*")
@@ -73,12 +80,12 @@ def parse_smi_q(text: str) -> SmiQuery:
         else:
             top_entries.append(entry)
     top_values = {entry.key: entry.value for entry in reversed(top_entries) if entry.value is not None}
-    kmd_version = _clean_version(top_values.get("KMD Version"))
-    umd_version = _clean_version(top_values.get("CUDA UMD Version"))
+    kmd_version = parse_listed_version(top_values.get("KMD Version"))
+    umd_version = parse_listed_version(top_values.get("CUDA UMD Version"))
     return SmiQuery(
         timestamp=top_values.get("Timestamp"),
-        driver_version=_clean_version(top_values.get("Driver Version")) or kmd_version,
-        cuda_version=_clean_version(top_values.get("CUDA Version")) or umd_version,
+        driver_version=parse_listed_version(top_values.get("Driver Version")) or kmd_version,
+        cuda_version=parse_listed_version(top_values.get("CUDA Version")) or umd_version,
         kmd_version=kmd_version,
         cuda_umd_version=umd_version,
         attached_gpus=to_int(top_values.get("Attached GPUs") or ""),
@@ -98,13 +105,6 @@ def _parse_line(line: str, section: str) -> _ReportLine | None:
     if not colon:
         return _ReportLine(indent, stripped, None, section)
     return _ReportLine(indent, key.strip(), value.strip(), section)
-
-
-def _clean_version(raw: str | None) -> str | None:
-    """Return the version without a remark such as ``[Deprecated; …]``, or None if there is no version."""
-    if raw is None or raw.lower().startswith("deprecated"):
-        return None
-    return value_or_none(raw.split("[")[0])
 
 
 def _make_gpu(bus_id: str | None, entries: list[_ReportLine]) -> QueriedGpu:

@@ -167,7 +167,8 @@ def parse_smi_table(text: str) -> SmiTable:
     driver_raw, cuda_raw = _find_field(_DRIVER_FIELD, header), _find_field(_CUDA_FIELD, header)
     sections = _split_sections(list(_iter_cells(lines)))
     gpus = tuple(_parse_gpus(sections.gpus))
-    processes = tuple(_parse_processes(sections.processes or ()))
+    rows = (_parse_process(cell.text) for cell in sections.processes or ())
+    processes = tuple(row for row in rows if row is not None)
     unsupported_gpus = tuple(_iter_unsupported_gpus(sections.processes or ()))
     state = _get_process_table_state(sections.processes, processes, unsupported_gpus)
     return SmiTable(
@@ -461,13 +462,6 @@ def _parse_mig_devices(cells: list[_Cell]) -> Iterator[TableMigDevice]:
             memory_used_mib=used_mib,
             memory_total_mib=total_mib,
         )
-
-
-def _parse_processes(cells: Iterable[_Cell]) -> Iterator[TableProcess]:
-    for cell in cells:
-        row = _parse_process(cell.text)
-        if row is not None:
-            yield row
 
 
 def _parse_process(text: str) -> TableProcess | None:

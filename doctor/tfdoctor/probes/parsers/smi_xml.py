@@ -14,7 +14,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
 from tfdoctor.core.records import dataclass
-from tfdoctor.probes.parsers._text import Parsed, clean, is_placeholder, to_int, to_mib, value_or_none
+from tfdoctor.probes.parsers._text import Parsed, clean, is_placeholder, parse_listed_version, to_int, to_mib
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -86,8 +86,8 @@ def parse_smi_xml(text: str) -> SmiXml:
     return SmiXml(
         dtd=dtd_match[1] if dtd_match else None,
         timestamp=_get_text(root, "timestamp"),
-        driver_version=_clean_version(driver_raw),
-        cuda_version=_clean_version(cuda_raw),
+        driver_version=parse_listed_version(driver_raw),
+        cuda_version=parse_listed_version(cuda_raw),
         attached_gpus=to_int(_get_text(root, "attached_gpus") or ""),
         gpus=tuple(
             _make_gpu(position, gpu_element) for position, gpu_element in enumerate(root.findall("gpu"))
@@ -144,14 +144,7 @@ def _get_text(element: Element, path: str) -> str | None:
 def _get_version_text(element: Element, *paths: str) -> str | None:
     """Return the first text at ``paths`` that is a version, or else the first text, or else None."""
     texts = [text for path in paths if (text := _get_text(element, path)) is not None]
-    return next((text for text in texts if _clean_version(text)), texts[0] if texts else None)
-
-
-def _clean_version(raw: str | None) -> str | None:
-    """Return the version without a deprecation remark, or None if ``raw`` has no version."""
-    if raw is None or raw.lower().startswith("deprecated"):
-        return None
-    return value_or_none(raw.split("[")[0])
+    return next((text for text in texts if parse_listed_version(text)), texts[0] if texts else None)
 
 
 def _make_gpu(position: int, gpu: Element) -> XmlGpu:
