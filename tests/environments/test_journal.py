@@ -39,6 +39,10 @@ def test_entry_of_a_step_lists_the_changes(prefix: Path) -> None:
         changes = list_changes(prefix)
     assert Journal.read_entries(prefix) == (entry,)
     assert entry.changes == len(changes)
+    journal_folder = prefix / ".tfdoctor"
+    assert {path.name for path in journal_folder.iterdir()} == {"history.json", "lock", "steps"}
+    private = [journal_folder, *journal_folder.iterdir(), *(journal_folder / "steps").iterdir()]
+    assert [path for path in private if path.stat().st_mode & 0o077] == []
     assert (entry.number, entry.title, entry.codes) == (1, "Link the libraries", ("TFD205",))
     kinds = {item.path: classify(item) for item in changes}
     assert kinds["bin/tool"] == "changed"

@@ -154,6 +154,16 @@ def test_changes_of_a_step_have_both_hashes(tmp_path: Path) -> None:
     assert changes["link"].after.sha256 is None
 
 
+def test_unknown_old_state_is_a_change() -> None:
+    unknown = OLD._replace(sha256=None)
+    assert not record._is_unchanged(PathChange("a", unknown, unknown, None))
+    assert record._is_unchanged(PathChange("a", OLD, OLD, None))
+    assert not record._is_unchanged(PathChange("a", OLD, OLD._replace(mtime_ns=9), None))
+    folder = PathState("dir", 0o755, 0, 0)
+    assert record._is_unchanged(PathChange("a", folder, folder, None))
+    assert not record._is_unchanged(PathChange("a", None, folder, None))
+
+
 def test_state_of_a_path_is_compared(tmp_path: Path) -> None:
     write(tmp_path / "file", b"abc", 5)
     (tmp_path / "link").symlink_to("file")

@@ -266,6 +266,9 @@ def test_snapshot_of_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert saved["bin/first"] == SavedFile(3, 0)
     assert saved["lib/1000"] == SavedFile(3, 1002)
     assert sorted(path.name for path in (folder / "files").iterdir()) == ["0", "1"]
+    assert {path.stat().st_mode & 0o777 for path in (folder / "files", *(folder / "files").iterdir())} == {
+        0o700
+    }
     locations = {path: tmp_path / "steps" / file.path for path, file in saved.items()}
     assert locations["bin/first"].samefile(locations["bin/second"])
     assert not locations["bin/first"].samefile(top / "bin" / "first")

@@ -136,6 +136,22 @@ def test_unreadable_binaries_fall_back_to_the_tables(monkeypatch: pytest.MonkeyP
     assert run_verification(monkeypatch, "GTX 980", counts={}).cause is Cause.GPU_TOO_OLD
 
 
+def test_kernels_are_not_checked_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation, "read_gpu_code", lambda *_: pytest.fail("it was read"))
+    run = VerificationRun(
+        "/opt/bin/python",
+        complete_request(VerifyRequest(simulated_gpus=parse_simulation(COMPAT, ["T4"]))),
+        ignore_stage,
+    )
+    facts = healthy()
+    python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
+    assert python is not None
+    assert tensorflow is not None
+    run.record_failure("import", "no", Cause.NUMPY_ABI)
+    simulation.check_kernels(run, cast("System", None), python, tensorflow, diagnose(facts, COMPAT), COMPAT)
+    assert [item.name for item in run.stages] == ["import"]
+
+
 # ---------------------------------------------------------------- reports
 
 

@@ -22,7 +22,7 @@ from tfdoctor.core.findings import Cause, Severity
 from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.system import CommandResult, Failure
 from tfdoctor.system.payloads import MARKER
-from tfdoctor.verification import simulation
+from tfdoctor.verification import simulation, target_stages
 from tfdoctor.verification.session import VerificationRun, VerifyRequest, complete_request, ignore_stage
 from tfdoctor.verification.stages import STAGES
 from tfdoctor.verification.target_stages import find_expected_speeds, find_float32_speeds, run_stages
@@ -303,6 +303,23 @@ def test_stage_that_lists_nothing_does_not_see_the_gpus() -> None:
     run, stages = verify(healthy(), FakeSystem(IMPORTED, fail("visible"), status=1))
     assert stages["visible"] == ("failed", "bad")
     assert run.findings[0].title == "TensorFlow fails at the stage visible"
+
+
+@pytest.mark.parametrize(
+    ("severity", "cause"),
+    [(Severity.ERROR, Cause.LIBS_NOT_INSTALLED), (Severity.WARNING, Cause.INCONCLUSIVE)],
+)
+def test_error_that_the_rules_know_is_the_cause(
+    monkeypatch: pytest.MonkeyPatch, severity: Severity, cause: Cause
+) -> None:
+    """If neither the error nor the log names a cause, an error of the rules does, but no warning."""
+    report = diagnose(remove_libraries(healthy()), COMPAT)
+    assert report.root_finding is not None
+    root = replace(report.root_finding, severity=severity)
+    monkeypatch.setattr(
+        target_stages, "evaluate_facts", lambda *_, **__: replace(report, root_finding=root, findings=(root,))
+    )
+    assert verify(healthy(), FakeSystem(IMPORTED, VISIBLE, fail("compute")), "compute")[0].cause is cause
 
 
 def test_expected_speeds_of_known_gpus() -> None:

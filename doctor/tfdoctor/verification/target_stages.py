@@ -304,7 +304,7 @@ def _find_cause(
             return finding.cause
     if stage_name == "nccl":
         return Cause.NCCL_FAILURE
-    # A finding that is only a warning is not the cause.
-    is_error = root is not None and root.severity is Severity.ERROR
     cause = find_failure_cause(result, results.first_error, compat)
-    return cause or (root.cause if is_error and root is not None else None)
+    if cause is None and root is not None and root.severity is Severity.ERROR:  # a warning is not the cause
+        return root.cause
+    return cause

@@ -146,7 +146,7 @@ class LockGraph:
             for package in included.values():
                 for dependency in package.dependencies:
                     # A lock file contains the dependencies of an extra only if some package requires the extra.
-                    extras = _EXTRA.findall(str(dependency.marker)) if dependency.marker is not None else []
+                    extras = _EXTRA.findall(str(dependency.marker))
                     is_marker_met = any(
                         is_marker_true(dependency.marker, {**marker_environment, "extra": extra_name})
                         for extra_name in ["", *extras]
