@@ -135,10 +135,33 @@ def test_lines_that_are_refused(tmp_path: Path, text: str, said: str) -> None:
     assert "r.txt, line 2" in str(error.value)
 
 
-def test_too_many_included_files(tmp_path: Path) -> None:
-    for number in range(60):
+def test_number_of_included_files(tmp_path: Path) -> None:
+    for number in range(1, 51):
         (tmp_path / f"r{number}.txt").write_text(f"-r r{number + 1}.txt\n")
-    assert "include each other" in get_refusal(tmp_path, "r.txt", "-r r0.txt\n")
+    (tmp_path / "r50.txt").write_text("pandas\n-r r1.txt\n")
+    assert read_files(tmp_path, "r1.txt").select_for_python("3.11").lines == ("pandas",)
+    assert "more than 50 files include each other" in get_refusal(tmp_path, "r.txt", "-r r1.txt\n")
+    (tmp_path / "r1.txt").write_text("x\n" * 2000)
+    assert read_files(tmp_path, "r1.txt").select_for_python("3.11").lines == ("x",)
+    assert "has more than 2000 lines" in get_refusal(tmp_path, "r.txt", "x\n" * 2001)
+
+
+def test_files_elsewhere_are_not_quoted(tmp_path: Path) -> None:
+    """The file of an option may be a secret of this machine; only those below the including folder are quoted."""
+    for name in ("sub/bad.txt", "bad.txt", "subway.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("root:x:0\n")
+    (tmp_path / "sub" / "http.txt").write_text("-r https://secret.example\n")
+    for line, quoted in (
+        ("-r sub/bad.txt", True),
+        ("-cbad.txt", True),
+        ("--constraint ../sub/../bad.txt", False),
+        ("--requirement=../bad.txt", False),
+        ("--requirements 'sub/http.txt'", True),
+    ):
+        folder = tmp_path / "sub" if ".." in line else tmp_path
+        message = get_refusal(folder, "r.txt", f"{line}\n")
+        assert ("root:x:0" in message or "secret" in message) is quoted, message
 
 
 @pytest.mark.parametrize(
@@ -171,11 +194,15 @@ docs = ["sphinx"]
 pandas = "*"
 """,
     )
-    assert [requirement_set.allows_python(python) for python in ("3.8", "3.9", "3.11.7", "3.12")] == [
-        False,
-        True,
-        True,
-        False,
+    pythons = ("3.8", "3.8.9", "3.9", "3.9.0", "3.11.7", "3.12")
+    assert [requirement_set.allows_python(python) for python in pythons] == [
+        *(False, False, True, True, True, False)
+    ]
+    patch = "[project]\nrequires-python = '>=3.9.2,<3.11.3'\ndependencies = []\n"
+    patch_set = read_files(tmp_path, "pyproject.toml", pyproject__toml=patch)
+    pythons = ("3.9", "3.9.1", "3.9.2", "3.11", "3.11.2", "3.11.3", "3.12")
+    assert [patch_set.allows_python(python) for python in pythons] == [
+        *(True, False, True, True, True, False, False)
     ]
     requirements = requirement_set.select_for_python("3.11")
     assert list_specifiers(requirements) == ["<2.16,>=2.14"]
@@ -625,28 +652,43 @@ def test_sources_in_a_lock_of_uv(tmp_path: Path) -> None:
 
 
 def test_markers_and_extras_in_a_lock_of_uv(tmp_path: Path) -> None:
-    package = "[[package]]\nname = '{0}'\nversion = '{1}'\nsource = {{registry = 'x'}}\n{2}\n"
-    lock = (
-        "[[package]]\nname = 'mine'\nsource = {editable = '.'}\n"
-        "dependencies = [{name = 'a', extra = ['more', 'none']}, {name = 'forked'}]\n"
-        + package.format(
-            "a",
-            "1",
-            "dependencies = [{name = 'b'}, {name = 'missing'}]\n[package.optional-dependencies]\nmore = [{name = 'c'}]\nless = [{name = 'd'}]",
-        )
-        + package.format("b", "1", "dependencies = [{name = 'a'}]")
-        + package.format("c", "1", "dependencies = [{name = 'a', extra = ['more']}]")
-        + package.format("d", "1", "")
-        + package.format(
-            "forked", "1", "resolution-markers = [\"python_version < '3.10'\", \"python_version > '3.12'\"]"
-        )
-        + package.format("forked", "2", "resolution-markers = [\"python_version >= '3.10'\"]")
-    )
+    lock = """\
+[[package]]
+name = "mine"
+source = {editable = "."}
+dependencies = [{name = "a", extra = ["more", "none"]}, {name = "forked"}]
+[[package]]
+name = "a"
+version = "1"
+dependencies = [{name = "b"}, {name = "missing"}]
+[package.optional-dependencies]
+more = [{name = "c"}]
+less = [{name = "d"}]
+[[package]]
+name = "b"
+version = "1"
+dependencies = [{name = "a"}]
+[[package]]
+name = "c"
+version = "1"
+dependencies = [{name = "a", extra = ["more"]}]
+[[package]]
+name = "d"
+version = "1"
+[[package]]
+name = "forked"
+version = "1"
+resolution-markers = ["python_version < '3.10'", "python_version > '3.12'"]
+[[package]]
+name = "forked"
+version = "2"
+resolution-markers = ["python_version >= '3.10'"]
+"""
     requirement_set = read_files(tmp_path, "uv.lock", uv__lock=lock)
     assert requirement_set.select_for_python("3.11").lines == ("a==1", "b==1", "c==1", "forked==2")
     assert requirement_set.select_for_python("3.9").lines[-1] == "forked==1"
     assert requirement_set.select_for_python("3.13").lines[-2:] == ("forked==1", "forked==2")
-    wrong = lock.replace("{name = 'forked'}", "{name = 'forked', marker = 'no marker'}")
+    wrong = lock.replace('{name = "forked"}', '{name = "forked", marker = "no marker"}')
     assert "is not a marker" in get_refusal(tmp_path, "uv.lock", wrong)
 
 
@@ -683,20 +725,22 @@ def test_sources_in_a_lock_of_poetry(tmp_path: Path) -> None:
 
 def test_extras_in_a_lock_of_poetry(tmp_path: Path) -> None:
     """A package that only an extra needs is in the lock if some package requires the extra."""
-    package = "[[package]]\nname = '{0}'\nversion = '1'\n[package.dependencies]\n{1}\n"
-    lock = (
-        package.format(
-            "a",
-            "b = {version = '*', optional = true, markers = \"extra == 'x'\"}\nwin = {version = '*', markers = \"sys_platform == 'win32' and extra == 'x'\"}",
-        )
-        + package.format(
-            "b",
-            "c = [{version = '1', markers = \"sys_platform == 'win32'\"}, {version = '2', markers = \"sys_platform == 'linux'\"}]",
-        )
-        + package.format("c", "")
-        + package.format("win", "deeper = '*'")
-        + package.format("deeper", "deepest = '*'")
-        + package.format("deepest", "")
+    dependencies = {
+        "a": """\
+b = {version = "*", optional = true, markers = "extra == 'x'"}
+win = {version = "*", markers = "sys_platform == 'win32' and extra == 'x'"}
+""",
+        "b": """\
+c = [{version = "1", markers = "sys_platform == 'win32'"}, {version = "2", markers = "sys_platform == 'linux'"}]
+""",
+        "c": "",
+        "win": "deeper = '*'\n",
+        "deeper": "deepest = '*'\n",
+        "deepest": "",
+    }
+    lock = "".join(
+        f"[[package]]\nname = '{name}'\nversion = '1'\n[package.dependencies]\n{text}"
+        for name, text in dependencies.items()
     )
     lines = read_files(tmp_path, "poetry.lock", poetry__lock=lock).select_for_python("3.11").lines
     assert lines == ("a==1", "b==1", "c==1")

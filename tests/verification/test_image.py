@@ -29,7 +29,7 @@ from tfdoctor.verification.findings import (
 )
 from tfdoctor.verification.image import _explain_refusal
 from tfdoctor.verification.session import VerificationRun, VerifyRequest, complete_request, ignore_stage
-from tfdoctor.verification.stages import STAGES, Limits, parse_payload_results
+from tfdoctor.verification.stages import STAGES, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,26 +56,6 @@ def get_refusal(message: str, *devices: str, podman: bool = False, host: Any = N
 
 
 # ---------------------------------------------------------------- stages that did not run are not passed
-
-
-def test_early_failure_fails_the_first_requested_stage() -> None:
-    run = make_verifying("import", "visible")
-    run.record_failure("runtime", "the engine refused", Cause.NO_NVIDIA_RUNTIME)
-    result = run.make_result()
-    assert result.ok is False
-    assert [(stage.name, stage.status) for stage in result.stages] == [
-        ("import", "failed"),
-        ("visible", "skipped"),
-    ]
-    assert result.cause is Cause.NO_NVIDIA_RUNTIME
-
-
-def test_summary_of_the_runtime_stage_alone() -> None:
-    run = make_verifying("runtime")
-    run.record_stage("runtime", "passed", "a container starts")
-    result = run.make_result()
-    assert result.summary == "runtime passed; TensorFlow was not started"
-    assert "GPU" not in result.summary
 
 
 # ---------------------------------------------------------------- time and memory
@@ -120,19 +100,6 @@ def test_stopped_run_contradicts_no_prediction(result: CommandResult, timed_out:
     report = diagnose(facts, COMPAT, observed, image=IMAGE)
     assert "TFD901" not in {finding.code for finding in report.findings}
     assert any(outcome.code == "TFD901" and "was run and" in outcome.reason for outcome in report.outcomes)
-
-
-def test_last_line_before_sigkill_is_not_the_reason() -> None:
-    harmless = (
-        "I tensorflow/core/platform/cpu_feature_guard.cc:182] This TensorFlow binary is optimized: AVX2 FMA"
-    )
-    result = CommandResult(
-        ("python",), 137, '\ntfdoctor-payload:{"stage": "import", "status": "begin"}\n', harmless
-    )
-    stage = parse_payload_results(result, Limits()).find_stage("import")
-    assert stage is not None
-    assert "SIGKILL" in stage.detail
-    assert "AVX2" not in stage.detail
 
 
 # ---------------------------------------------------------------- the --gpus option
@@ -245,10 +212,6 @@ def test_suggested_command_names_the_image() -> None:
     result: Verification = run.make_result()
     assert result.command == "tfdoctor verify team/app:1"
     assert "tfdoctor verify team/app:1 -v" in render_result(result, width=100)
-
-
-def test_suggested_command_names_the_python() -> None:
-    assert make_verifying(image=None).build_command() == "tfdoctor verify --python /opt/bin/python"
 
 
 def test_dockerfile_lines_are_not_cut() -> None:

@@ -221,6 +221,13 @@ def fail(stage: str, **more: Any) -> dict[str, Any]:
             ["import tensorflow failed: boom"],
         ),
         (
+            FakeSystem({"stage": "import", "status": "begin"}, status=-14),
+            "import",
+            "did not end within 180 s.",
+            Cause.INCONCLUSIVE,
+            ["import did not end within 180 s"],
+        ),
+        (
             FakeSystem({"stage": "import", "status": "begin"}, status=None, failure=Failure.TIMEOUT),
             "import",
             "did not end within 180 s.",
@@ -262,7 +269,7 @@ def fail(stage: str, **more: Any) -> dict[str, Any]:
             ["NCCL, through which several GPUs communicate with each other, failed"],
         ),
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_payload_that_fails(
     system: FakeSystem, stage: str, detail: str, cause: Cause, titles: list[str]

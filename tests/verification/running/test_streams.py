@@ -392,7 +392,7 @@ def test_verdict_is_reported_once_per_change() -> None:
 
 def test_buffered_log_does_not_grow() -> None:
     watch = LogWatcher(Compat.load(), "-", lambda _: None)
-    watch._not_before = float("inf")
+    watch._next_diagnosis_at = float("inf")
     chunk = b"Skipping registering GPU devices...\n" * 10_000
     for _ in watch.forward_pieces(chunk for _ in range(40)):
         pass
