@@ -156,18 +156,33 @@ def test_unrelated_refusal_is_inconclusive() -> None:
 
 
 @pytest.mark.parametrize(
-    ("visible", "given", "words", "first"),
+    ("visible", "given", "words", "first", "explanation"),
     [
-        (1, 1, {"gpus": "0"}, "tfdoctor verify team/app:1 --gpus all"),
-        (1, 1, {}, "nvidia-smi -L"),
-        (3, 3, {}, "tfdoctor verify team/app:1 --expect-gpus 3"),
+        (
+            1,
+            1,
+            {"gpus": "0"},
+            "tfdoctor verify team/app:1 --gpus all",
+            "1 there, and TensorFlow lists all of them.",
+        ),
+        (1, 1, {"gpus": "all"}, "nvidia-smi -L", "1 there, and TensorFlow lists all of them."),
+        (1, 1, {}, "nvidia-smi -L", "1 there, and TensorFlow lists all of them."),
+        (1, 2, {}, "tfdoctor verify team/app:1 --expect-gpus 1", "2 there, and TensorFlow lists 1."),
+        (
+            3,
+            3,
+            {},
+            "tfdoctor verify team/app:1 --expect-gpus 3",
+            "3 there, and TensorFlow lists all of them.",
+        ),
+        (3, None, {}, "tfdoctor verify team/app:1 --expect-gpus 3", ""),
     ],
 )
 def test_unexpected_number_of_gpus_is_explained(
-    visible: int, given: int, words: Mapping[str, Any], first: str
+    visible: int, given: int | None, words: Mapping[str, Any], first: str, explanation: str
 ) -> None:
     finding = make_gpu_count_finding(make_verifying(expected=2, **words), visible, given)
-    assert finding.explanation
+    assert finding.explanation == (f"The driver shows {explanation}" if explanation else "")
     assert finding.remedies[0].commands == (first,)
     assert any("--expect-gpus" in line for remedy in finding.remedies for line in remedy.commands)
 

@@ -257,6 +257,8 @@ def test_container_that_does_not_start(monkeypatch: pytest.MonkeyPatch, stages: 
     ended = ContainerEndedError("python: not found", no_python=True)
     result = verify(monkeypatch, FakeContainer(ended))
     assert (result.cause, result.access) == (Cause.PYTHON_UNUSABLE, "--gpus all")
+    assert result.failed_stage is not None
+    assert result.failed_stage.name == "runtime"
     assert [finding.title for finding in result.findings] == ["There is no Python in this image"]
 
 

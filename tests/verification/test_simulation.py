@@ -110,7 +110,7 @@ def test_unsupported_gpu_fails_the_compute_stage(
     status, detail = get_stage(result, "compute")
     assert (status, result.ok, result.cause) == ("failed", False, cause)
     assert said in detail
-    assert any(finding.cause is cause for finding in result.findings)
+    assert [finding.cause for finding in result.findings].count(cause) == 1
     assert get_stage(result, "cudnn") == ("skipped", "not tried: compute failed")
 
 
@@ -120,6 +120,8 @@ def test_libraries_without_code_fail_the_compute_stage(monkeypatch: pytest.Monke
     status, detail = get_stage(result, "compute")
     assert (status, result.ok, result.cause) == ("failed", False, Cause.GPU_TOO_NEW)
     assert "the libraries of CUDA 12.5.1 end at compute capability 9.0" in detail
+    causes = [finding.cause for finding in result.findings]
+    assert causes.count(Cause.GPU_TOO_NEW) == 1
 
 
 def test_ptx_without_machine_code_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -388,10 +388,17 @@ def test_simulated_driver_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         # The toolkit's stub is reported by a rule.
         (with_cuda(init=34), ("RTX 4090", None), "/x/libcuda.so.1", "", ""),
+        (
+            replace(healthy(), driver=replace(healthy().driver, cuda=Unknown("x", "no"))),
+            ("RTX 4090", None),
+            "/x/libcuda.so.1",
+            "nothing could be simulated",
+            "/x/libcuda.so.1 is found before the stand-in",
+        ),
         (with_cuda(), ("RTX 4090", "470"), None, "", ""),
         (with_cuda(count=0, devices=()), ("RTX 4090", None), None, "", ""),
     ],
-    ids=range(5),
+    ids=range(6),
 )
 def test_simulation_that_cannot_work(
     facts: Facts, card: tuple[str, str | None], other: str | None, detail: str, title: str

@@ -143,6 +143,9 @@ def test_line_at_a_terminal(
     forwarder.write_line("x")
     assert capfdbinary.readouterr().err == written.encode()
     assert not forwarder.has_open_line
+    monkeypatch.setattr(os, "isatty", lambda _: False)
+    forwarder._terminal, forwarder._last_byte = 1, {1: b"x", 2: b"\n"}
+    assert not forwarder.has_open_line  # standard error is a file
 
 
 @pytest.mark.parametrize(
