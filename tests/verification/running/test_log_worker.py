@@ -6,6 +6,7 @@ import fcntl
 import os
 import pickle
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -216,3 +217,41 @@ def test_marks_of_tensorflow(pieces: list[bytes], paths: bool, loader: bool) -> 
     marks = LogMarks()
     assert list(marks.record(iter(pieces))) == pieces
     assert (marks.has_tensorflow_paths, marks.has_loader_lines) == (paths, loader)
+
+
+@pytest.mark.parametrize(
+    ("lines", "placement", "messages", "recognized", "loader"),
+    [
+        (MISSING + SKIPPED, False, 1, True, False),
+        (b"hello\n", False, 0, False, False),
+        (b"from tensorflow/x\n", True, 0, True, False),
+        (b"I tsl/platform/default/dso_loader.cc:1] x\n", False, 0, False, True),
+    ],
+)
+def test_analysis_of_an_output(
+    lines: bytes, placement: bool, messages: int, recognized: bool, loader: bool
+) -> None:
+    read_end, write_end = os.pipe()
+    answers_read, answers_write = os.pipe()
+    os.write(write_end, lines)
+    # A pause in the output is needed for the line about the missing GPU.
+    threading.Timer(0.7 * messages, os.close, (write_end,)).start()
+    analysis = log_worker._analyze_output(read_end, answers_write, os.getppid(), placement=placement)
+    os.close(answers_write)
+    answer = os.read(answers_read, 10_000)
+    for descriptor in (read_end, answers_read):
+        os.close(descriptor)
+    assert answer.count(b"tfdoctor: TensorFlow gets no GPU") == messages
+    assert (analysis.is_tensorflow_log, analysis.has_loader_lines) == (recognized, loader)
+    assert (analysis.placement is not None) is placement
+
+
+def test_output_is_read_until_its_end_or_the_death_of_the_parent() -> None:
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"one")
+    pieces = log_worker._read_pieces(read_end, os.getppid())
+    assert [next(pieces), next(pieces)] == [b"one", b""]
+    os.close(write_end)
+    assert list(pieces) == []
+    assert list(log_worker._read_pieces(read_end, -1)) == []
+    os.close(read_end)

@@ -104,6 +104,31 @@ def test_truncated_zstd(tmp_path: Path, decoder: str) -> None:
     assert "damaged" in notes[0]
 
 
+def test_decoder_without_an_output_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets little input at once, and keeps the rest for the next call."""
+
+    class Inner:
+        eof, unused_data, sizes = False, b"", list[int]()
+
+        def decompress(self, data: bytes) -> bytes:
+            self.sizes.append(len(data))
+            self.eof = data.endswith(b"end")
+            return data * 10
+
+    monkeypatch.setattr(streams, "_UNLIMITED_CHUNK_BYTES", 4)
+    monkeypatch.setattr(streams, "_DECODE_BYTES", 80)
+    decoder = streams._UnlimitedDecoder(Inner())
+    assert decoder.needs_input
+    assert len(decoder.decompress(b"x" * 12)) == 80
+    assert (decoder.needs_input, decoder._inner.sizes) == (False, [4, 4])
+    assert decoder.decompress(b"") == b"x" * 40
+    assert decoder.needs_input
+    assert not decoder.eof
+    assert decoder.decompress(b"yendnext") == b"yend" * 10
+    assert (decoder.eof, decoder.unused_data) == (True, b"next")
+    assert decoder.decompress(b"") == b""
+
+
 def test_zstd_without_a_decoder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "_import_module", lambda _: None)
     monkeypatch.setenv("PATH", str(tmp_path))
