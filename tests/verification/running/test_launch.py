@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +14,9 @@ from tfdoctor.verification.running.launch import (
     make_loader_environment,
     make_placement_environment,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -64,25 +68,14 @@ def test_placement_is_requested() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX")
-def test_streams_for_the_wrong_direction_are_replaced() -> None:
+def test_streams_for_the_wrong_direction_are_replaced(tmp_path: Path) -> None:
     script = (
-        "import fcntl, os\n"
+        "import fcntl, os, pathlib, sys\n"
         "from tfdoctor.verification.running.launch import replace_unusable_streams\n"
         "replace_unusable_streams()\n"
         "modes = [fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE for number in (0, 1, 2)]\n"
-        "usable = [modes[0] != os.O_WRONLY, modes[1] != os.O_RDONLY, modes[2] != os.O_RDONLY]\n"
-        "os.write(3, repr((usable, modes, os.get_inheritable(0))).encode())\n"
+        "pathlib.Path(sys.argv[1]).write_text(repr((modes, os.get_inheritable(0))))\n"
     )
-    read_end, write_end = os.pipe()
-    os.dup2(write_end, 3)
-    subprocess.run(
-        ["/bin/sh", "-c", 'exec "$0" -c "$1" 0>/dev/null 1</dev/null 2>/dev/null', sys.executable, script],
-        pass_fds=(3,),
-        check=True,
-    )
-    os.close(write_end)
-    assert (
-        os.read(read_end, 1000)
-        == f"([True, True, True], [{os.O_RDWR}, {os.O_RDWR}, {os.O_WRONLY}], True)".encode()
-    )
-    os.close(read_end)
+    line = 'exec "$0" -c "$1" "$2" 0>/dev/null 1</dev/null 2>/dev/null'
+    subprocess.run(["/bin/sh", "-c", line, sys.executable, script, str(tmp_path / "modes")], check=True)
+    assert (tmp_path / "modes").read_text() == f"([{os.O_RDWR}, {os.O_RDWR}, {os.O_WRONLY}], True)"

@@ -1,4 +1,4 @@
-"""The forwarding of a program's streams without a terminal, and tfdoctor's own lines between those of the program."""
+"""The parts of the passthrough; tests/cli/test_run.py runs whole programs, because it needs a process without threads."""
 
 from __future__ import annotations
 
@@ -46,56 +46,16 @@ def forwarder() -> Iterator[Forwarder]:
     made.close()
 
 
-def run(*argv: str) -> tuple[int, dict[int, bytes]]:
-    """Run a program, and return its exit status and the forwarded bytes by stream."""
-    before = signal.getsignal(signal.SIGCHLD)
-    with hold_signals() as mask:
-        program = Forwarder(*argv, mask=mask)
-        try:
-            program.start()
-            status = program.wait({}, lambda: None)
-        finally:
-            signal.signal(signal.SIGCHLD, before)
-            program.close()
-    assert program.failures == []
-    streams = {1: b"", 2: b""}
-    for number, data in program.tapped:
-        streams[number] += data
-    return status, streams
-
-
-def test_streams_and_status_are_those_of_the_program(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run("sh", "-c", "echo out; echo err >&2; exit 3") == (3, {1: b"out\n", 2: b"err\n"})
-    assert capfd.readouterr() == ("out\n", "err\n")
-    assert run("sh", "-c", "kill -TERM $$")[0] == -signal.SIGTERM
-    status, streams = run("sh", "-c", "head -c 3000000 /dev/zero; (sleep 30) & exit 0")
-    assert (status, len(streams[1])) == (0, 3_000_000)
-
-
-def test_two_streams_to_one_file_keep_their_order(capfd: pytest.CaptureFixture[str]) -> None:
-    saved = os.dup(2)
-    os.dup2(1, 2)
-    try:
-        status, streams = run("sh", "-c", "echo a; echo b >&2; echo c")
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-    assert (status, streams) == (0, {1: b"a\nb\nc\n", 2: b""})
-    assert capfd.readouterr().out == "a\nb\nc\n"
-
-
-def test_script_without_interpreter_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    script, binary = tmp_path / "script", tmp_path / "binary"
-    script.write_text('echo "script $1"\n')
-    binary.write_bytes(b"\x01\0\x02")
-    for path in (script, binary):
-        path.chmod(0o755)
-    assert run(str(script), "x") == (0, {1: b"script x\n", 2: b""})
-    for name, reason in ((str(binary), "Exec format"), (str(tmp_path / "none"), "No such file")):
-        program = Forwarder(name)
-        with pytest.raises(OSError, match=reason):
-            program.start()
+def test_script_without_interpreter_line(tmp_path: Path) -> None:
+    for name, content in (("script", b"echo\n"), ("late", b"x" * 256 + b"\0"), ("binary", b"\x01\0\x02")):
+        (tmp_path / name).write_bytes(content)
+        (tmp_path / name).chmod(0o755)
+        program = Forwarder(str(tmp_path / name))
+        assert program._find_script() == (str(tmp_path / name) if name != "binary" else None)
         program.close()
+    program = Forwarder("no-such-program")
+    assert program._find_script() is None
+    program.close()
 
 
 def test_line_between_lines_of_the_program(forwarder: Forwarder, capfd: pytest.CaptureFixture[str]) -> None:

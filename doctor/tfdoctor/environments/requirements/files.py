@@ -29,7 +29,7 @@ def read_requirements(path: Path, read_text: Callable[[Path], str]) -> Requireme
 
     `read_text` returns the text of a file. Raise UsageError if a file cannot be read, or a line in it cannot be used.
     """
-    reader = _Reader(RequirementFile(), read_text)
+    reader = _RequirementReader(RequirementFile(), read_text)
     reader.load_file(path, is_constraint=False, may_quote=True)
     return reader.result
 
@@ -45,12 +45,12 @@ def add_lines(
     `lines` contains (location, line). The lines may include files, relative to the folder of `including_file`. Raise
     UsageError if a line cannot be used.
     """
-    reader = _Reader(result, read_text, {(os.path.realpath(including_file), False)})
+    reader = _RequirementReader(result, read_text, {(os.path.realpath(including_file), False)})
     reader.add_lines(lines, including_file, is_constraint=False, may_quote=True)
 
 
 @dataclass(slots=True)
-class _Reader:
+class _RequirementReader:
     """Adds the requirements of a file, and of the files that it includes, to `result`.
 
     If `is_constraint`, the lines are constraints. If `may_quote`, errors may quote the lines. They must not if the file
