@@ -113,14 +113,19 @@ def test_lost_contents_are_reported(place: Place) -> None:
     assert unknown.before is not None
     (place.steps / missing.kept.path).unlink()
     write(place.steps / changed.kept.path, b"OLD", 6)
+    longer = place.save("longer")
+    assert longer.kept is not None
+    write(place.steps / longer.kept.path, b"older", 5)
     for change in (touched, unknown):
         assert change.kept is not None
         os.utime(place.steps / change.kept.path, (6, 6))
     unknown = unknown._replace(before=unknown.before._replace(sha256=None))
     pyc = place.save("x.pyc")._replace(kept=None)
     write(place.top / "x.pyc", b"compiled", 9)
-    lost = place.restore(missing, changed, touched, unknown, place.save("never")._replace(kept=None), pyc)
-    assert sorted(lost) == ["changed", "missing", "never", "unknown"]
+    lost = place.restore(
+        missing, changed, longer, touched, unknown, place.save("never")._replace(kept=None), pyc
+    )
+    assert sorted(lost) == ["changed", "longer", "missing", "never", "unknown"]
     assert place.list_names() == ["touched"]
     assert (place.top / "touched").stat().st_mtime == 5
 

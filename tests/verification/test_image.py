@@ -202,6 +202,8 @@ def test_image_without_python_has_a_remedy() -> None:
         make_verifying(), ContainerEndedError("python3: error while loading shared libraries")
     )
     assert "loading shared libraries" in broken_python.evidence[0].text
+    silent = make_ended_early_finding(make_verifying(), ContainerEndedError(""))
+    assert silent.evidence[0].text == "it said nothing"
 
 
 @pytest.mark.parametrize(
