@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import platform
@@ -35,12 +34,9 @@ from render.screens import lines_at
 from tfdoctor.compat import Compat
 from tfdoctor.diagnosis.collect import run_probes
 from tfdoctor.diagnosis.report import diagnose
-from tfdoctor.environments import selection
-from tfdoctor.environments.interpreters import Interpreter
 from tfdoctor.environments.smoke_test import is_intact
-from tfdoctor.probes import machine as machine_probe
 from tfdoctor.render.install import render_installation
-from tfdoctor.system import LiveSystem, RecordedSystem
+from tfdoctor.system import RecordedSystem
 
 pytestmark = pytest.mark.skipif(not HAS_WHEELS, reason="no wheel of TensorFlow for this Python")
 FAST_INSTALLER = "uv" if UV is not None else "pip"
@@ -233,37 +229,6 @@ def test_required_links_are_printed_as_commands(tfdoctor: Tfdoctor, tmp_path: Pa
 # ---------------------------------------------------------------- missing requirements of the machine
 
 
-def test_no_suitable_python(index: Index, tmp_path: Path) -> None:
-    args = [sys.executable, command_line()[1], "install", *PLAN_ARGUMENTS, "--installer", "pip"]
-    result = run_to_end(args, index.env(**change_facts(python={})), tmp_path)
-    assert (result.returncode, result.stdout) == (3, "")
-    assert "needs Python 3." in result.stderr
-    assert "get uv" in result.stderr
-    with_version = run_to_end([*args, "--python", "3.10.99"], index.env(**change_facts(python={})), tmp_path)
-    assert "No Python 3.10.99 is here." in with_version.stderr
-    assert not (tmp_path / "tensorflow-env").exists()
-
-
-@pytest.mark.parametrize(
-    ("distribution", "like", "root", "hint"),
-    [
-        ("debian", (), True, "apt-get install python3.11-venv"),
-        ("linuxmint", ("ubuntu", "debian"), False, "sudo apt-get install python3.11-venv"),
-        ("fedora", (), False, "Install its venv package"),
-    ],
-)
-def test_venv_hint_depends_on_the_distribution(
-    distribution: str, like: tuple[str, ...], root: bool, hint: str
-) -> None:
-    machine = dataclasses.replace(
-        machine_probe.probe(LiveSystem()), distribution_id=distribution, distribution_like=like, root=root
-    )
-    error = selection._make_venv_error(
-        Interpreter("/usr/bin/python3", "3.11.2", "/usr", can_create_venv=False), machine
-    )
-    assert error.hint.startswith(hint)
-
-
 def test_python_without_venv_is_an_error(index: Index, tmp_path: Path) -> None:
     env = index.env(**change_facts(python={"can_create_venv": False}))
     result = run_to_end(command_line("--installer", "pip"), env, tmp_path)
@@ -271,14 +236,6 @@ def test_python_without_venv_is_an_error(index: Index, tmp_path: Path) -> None:
     assert "cannot make environments: it lacks ensurepip" in result.stderr
     assert "uv" in result.stderr
     assert not (tmp_path / "tensorflow-env").exists()
-
-
-@needs_uv
-def test_uv_needs_no_venv_module(index: Index, tmp_path: Path) -> None:
-    result = run_to_end(
-        command_line(), index.env(**change_facts(python={"can_create_venv": False})), tmp_path
-    )
-    assert "Made " in result.stdout
 
 
 @needs_uv

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from tfdoctor.environments import disk_space
 from tfdoctor.environments.disk_space import (
     DiskSpaceError,
+    DiskSpaceNeed,
     InstallSizes,
     compute_needs,
     has_space_for_pip_cache,
     require_space,
     sum_needs_by_disk,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GB = 10**9
 
@@ -127,6 +127,65 @@ def test_uv_needs_space_in_its_cache(
     assert sum(need.needed_bytes for need in copied) == 5 * GB + sum(
         need.needed_bytes for need in linked if same
     ) + (0 if same else sum(need.needed_bytes for need in linked[1:]))
+
+
+@pytest.mark.parametrize(
+    ("answer", "cached"),
+    [
+        (None, False),
+        ("Would install 1 package", True),
+        ("Would download 1 package\nWould install 1 package", False),
+        ("Audited 1 package", False),
+    ],
+)
+def test_dry_run_of_uv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, cached: bool
+) -> None:
+    commands: list[Any] = []
+    monkeypatch.setattr(disk_space, "capture_output", lambda command, _: commands.append(command) or answer)
+    for base, option in (("/usr/bin/python3", "--python"), ("3.11", "--python-version")):
+        sizes = replace(make_writing(tmp_path, uv="/bin/uv"), base_python=base)
+        assert disk_space._is_cached(sizes, sizes.lock_files) is cached
+        assert commands[-1][commands[-1].index(base) - 1] == option
+        assert commands[-1][-4:] == ("-r", str(sizes.lock_files[0]), "-r", str(sizes.lock_files[1]))
+
+
+@pytest.mark.parametrize("answer", [None, "", "relative/cache\n"])
+def test_unknown_cache_of_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None) -> None:
+    monkeypatch.setattr(disk_space, "capture_output", lambda *_: answer)
+    sizes = make_writing(tmp_path, uv="/bin/uv")
+    (need,) = compute_needs(sizes, installed_bytes=GB)
+    assert (need.purposes, need.needed_bytes) == (("the environment",), 4 * GB)
+    (need,) = compute_needs(sizes, installed_bytes=6 * GB)
+    assert need.needed_bytes == 0
+    assert compute_needs(replace(sizes, unpacked_bytes=None)) == ()
+    (environment, *_) = compute_needs(replace(sizes, uv_path=None), installed_bytes=6 * GB)
+    assert environment.needed_bytes == 2 * GB  # the downloads
+
+
+def test_need_that_is_just_met() -> None:
+    need = DiskSpaceNeed(Path("/home"), ("the environment", "uv's cache"), 5 * GB, 5 * GB)
+    assert need.is_met
+    assert need.text == "/home (the environment and uv's cache): 5.0 GB needed, 5.0 GB free"
+    unmet = replace(need, needed_bytes=5 * GB + 1)
+    with pytest.raises(DiskSpaceError) as error:
+        require_space((need, unmet), "x")
+    assert error.value.hint == (
+        "Free some space, or name a folder on another disk (--into DIR), or put uv's cache on another disk (UV_CACHE_DIR)."
+    )
+
+
+def test_disk_usage_counts_a_file_once(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * 10_000)
+    usage = disk_space.measure_disk_usage(tmp_path)
+    assert usage >= 10_000
+    (tmp_path / "b").hardlink_to(tmp_path / "a")
+    assert disk_space.measure_disk_usage(tmp_path) == usage
+    (tmp_path / "c").write_bytes(b"x" * 10_000)
+    assert disk_space.measure_disk_usage(tmp_path) == 2 * usage
+    assert disk_space.find_existing_folder(tmp_path / "none" / "below") == tmp_path
+    assert disk_space.find_existing_folder(tmp_path / "a") == tmp_path
+    assert disk_space.format_gigabytes(-5) == "0.0 GB"
 
 
 def test_unknown_free_space_refuses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

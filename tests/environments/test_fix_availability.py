@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tfdoctor.compat import Compat
+from tfdoctor.core.facts import Known, Unknown, value_of
+from tfdoctor.core.facts.python import PythonChoice
 from tfdoctor.diagnosis.collect import run_probes
 from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.environments import fix_availability as module
@@ -53,9 +57,29 @@ def test_fix_is_not_suggested_if_it_refuses(
 
 
 def test_suggestion_names_its_findings() -> None:
+    """It names the Python if `fix` would choose another one."""
     report = diagnose(run_probes(RecordedSystem(HOSTS / "two-other-cudas"), COMPAT), COMPAT)
     environment = make_environment(report, "venv")
     assert environment is not None
     suggestion = make_fix_offer(report, environment)
     assert suggestion is not None
     assert report.root_finding in suggestion.findings
+    assert len({id(finding) for finding in suggestion.findings}) == len(suggestion.findings)
+    python = value_of(report.facts.python)
+    assert python is not None
+
+    def offer(requested: str, **choice: Any) -> str:
+        fact = Known(replace(python, requested=requested, executable="/a b/python"), "x")
+        chosen = PythonChoice(path="/a b/python", how=requested, **choice) if choice else None
+        changed = replace(report, facts=replace(report.facts, python=fact, choice=chosen))
+        made = make_fix_offer(changed, environment)
+        return made.command if made is not None else ""
+
+    for default in ("$VIRTUAL_ENV", "python3 on PATH", "python on PATH"):
+        assert offer(default) == "tfdoctor fix"
+    assert offer("--python") == "tfdoctor fix --python '/a b/python'"
+    assert offer("--python", kernel="/k/kernel.json") == "tfdoctor fix --python /k/kernel.json"
+    assert offer("--python", kernel=None) == "tfdoctor fix --python '/a b/python'"
+    unknown = replace(report, facts=replace(report.facts, python=Unknown("x", "no")))
+    assert make_fix_offer(unknown, environment) is None
+    assert make_fix_offer(replace(report, findings=()), environment) is None

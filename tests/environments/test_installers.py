@@ -21,6 +21,7 @@ from tfdoctor.environments.disk_space import capture_output
 from tfdoctor.environments.installers import (
     Installer,
     InstallFailedError,
+    _make_failure_error,
     can_run,
     find_installer,
     list_uv_options,
@@ -360,3 +361,57 @@ def test_failure_names_pip() -> None:
     pip = Installer("pip", sys.executable, (sys.executable, "-m", "pip"))
     with pytest.raises(InstallFailedError, match=r"^pip failed"):
         run_installer(pip.make_install_command(["--no-such-option"]), env=QUIET, on_line=None)
+
+
+def test_failure_without_a_known_reason() -> None:
+    """The last line about an error counts, else the last line; a hint about memory follows SIGKILL."""
+    for lines, reason in (
+        (("error: first", "Failed: second", "hint: an error", "more"), "Failed: second"),
+        (("[notice] error", "last"), "last"),
+        ((), "it said nothing"),
+    ):
+        error = _make_failure_error("uv", 1, lines)
+        assert (error.message, error.has_no_solution) == (f"uv failed (status 1): {reason}", False)
+    assert _make_failure_error("uv", -9, ()).hint == "It may have been short of memory."
+    assert _make_failure_error("uv", -15, ()).hint == ""
+    assert _make_failure_error("uv", -99, ()).message == "uv was ended by signal 99."
+    for text, has_no_solution in (
+        ("No matching distribution found", True),
+        ("ResolutionImpossible", True),
+        ("No space left on device", False),
+    ):
+        assert _make_failure_error("uv", 1, (text,)).has_no_solution is has_no_solution
+
+
+def test_settings_of_pip_files_and_variables(tmp_path: Path) -> None:
+    """Each file overrides those before it, and variables override files."""
+    for name, text in {
+        "xdg1/pip/pip.conf": "[global]\nproxy = 1\ncert = a b\n",
+        "xdg2/pip/pip.conf": "[global]\nproxy = 2\nclient_cert = c\ntrusted-host = h1\n h2\n",
+        "home/.pip/pip.conf": "[global]\nfind-links = /x\n /y\n",
+        "home/.config/pip/pip.conf": "[install]\ntrusted-host =\n",
+        "own.conf": "[global]\nproxy = own\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    env = {
+        "HOME": f"{tmp_path}/home",
+        "XDG_CONFIG_DIRS": f"{tmp_path}/xdg1::{tmp_path}/xdg2",
+        "PIP_RETRIES": "0",
+    }
+    child = make_child_environment(env)
+    assert (child["ALL_PROXY"], child["SSL_CLIENT_CERT"]) == ("1", str(Path("c").absolute()))
+    assert child["UV_INSECURE_HOST"] == "h1 h2"
+    assert child["UV_FIND_LINKS"] == "/x,/y"
+    assert child["PIP_RETRIES"] == "1"
+    assert make_child_environment({**env, "PIP_CONFIG_FILE": f"{tmp_path}/own.conf"})["ALL_PROXY"] == "own"
+    assert make_child_environment({**env, "PIP_PROXY": "variable"})["ALL_PROXY"] == "variable"
+    assert make_child_environment({**env, "PIP_RETRIES": "2"})["PIP_RETRIES"] == "2"
+    assert make_child_environment({**env, "ALL_PROXY": "kept"})["ALL_PROXY"] == "kept"
+    with_index = make_child_environment({**env, "UV_FIND_LINKS": "/z"})
+    assert (with_index["UV_FIND_LINKS"], with_index["ALL_PROXY"]) == ("/z", "1")
+    for value, options in (("YES", ("--no-index",)), (" on ", ("--no-index",)), ("no", ())):
+        assert list_uv_options({**QUIET, "PIP_NO_INDEX": value}) == options
+    big = tmp_path / "big.conf"
+    big.write_text("[global]\nproxy = 1\n" + "#" * 1_000_000)
+    assert "ALL_PROXY" not in make_child_environment({"HOME": "/none", "PIP_CONFIG_FILE": str(big)})

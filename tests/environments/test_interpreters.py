@@ -99,15 +99,22 @@ def test_search_order_of_interpreters(tmp_path: Path) -> None:
     write_interpreter(tmp_path / ".pyenv/shims/python3.8", "3.8.1")
     write_interpreter(tmp_path / ".pyenv/versions/3.9.18/bin/python3", "3.9.18")
     write_interpreter(tmp_path / ".local/share/uv/python/cpython-3.8.2/bin/python3", "3.8.2")
+    write_interpreter(tmp_path / "usr/bin/python3.6", "3.6.9")
+    write_interpreter(tmp_path / "usr/bin/python3.5", "3.5.9")
+    write_interpreter(tmp_path / "usr/bin/python3.30", "3.30.1")
     interpreters = find_interpreters(LiveSystem(env=env))
     assert [interpreter.version for interpreter in interpreters] == [
         "3.10.1",
         "3.11.1",
+        "3.30.1",
         "3.12.1",
+        "3.6.9",
         "3.9.18",
         "3.8.2",
     ]
-    assert [interpreter.can_create_venv for interpreter in interpreters] == [True, True, False, True, True]
+    assert [interpreter.can_create_venv for interpreter in interpreters] == [
+        *(True, True, True, False, True, True, True)
+    ]
     assert interpreters[1] == Interpreter(str(python3), "3.11.1", f"{tmp_path}/usr", True)
 
 

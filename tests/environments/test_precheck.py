@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -114,7 +115,38 @@ def test_pip_resolves_for_another_platform_in_a_dry_run(
     assert arguments[:4] == [sys.executable, "-m", "pip", "install"]
     assert "--dry-run" in arguments
     assert "--target" in arguments
-    assert arguments.count("--platform") > 3
+    platforms = [value for name, value in itertools.pairwise(arguments) if name == "--platform"]
+    assert platforms == [
+        *(f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 17, 12, 5)),
+        "manylinux2014_x86_64",
+    ]
+
+
+def test_settings_that_replace_those_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    answers: list[Exception | None] = [None, None, OSError("odd")]
+
+    def run(command: Sequence[str], *, env: dict[str, str], **_: object) -> None:
+        calls.append((list(command), env))
+        error = answers.pop(0)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(precheck, "find_uv", lambda _: "/opt/uv")
+    monkeypatch.setattr(precheck, "run_installer", run)
+    user = {"PIP_NO_INDEX": "1", "HOME": "/none", "PIP_CONFIG_FILE": os.devnull, "SSL_CERT_FILE": "/mine"}
+    precheck_requirements(["numpy"], [], "3.11", env=user)
+    precheck_requirements(["numpy"], [], "3.11", env=user, ca_file="/ca.pem", proxy="http://p")
+    (command, env), (_, changed) = calls
+    assert "--index-url" not in command
+    assert "--no-index" in command
+    assert (env["SSL_CERT_FILE"], env.get("HTTPS_PROXY")) == ("/mine", None)
+    assert {changed[name] for name in ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy")} == {
+        "http://p"
+    }
+    assert (changed["SSL_CERT_FILE"], changed["PIP_CERT"]) == ("/ca.pem", "/ca.pem")
+    result = precheck_requirements(["numpy"], [], "3.11", env=user)
+    assert result == PrecheckResult(unknown_reason="odd")
 
 
 def test_neither_uv_nor_pip(monkeypatch: pytest.MonkeyPatch) -> None:

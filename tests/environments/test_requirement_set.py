@@ -135,10 +135,33 @@ def test_lines_that_are_refused(tmp_path: Path, text: str, said: str) -> None:
     assert "r.txt, line 2" in str(error.value)
 
 
-def test_too_many_included_files(tmp_path: Path) -> None:
-    for number in range(60):
+def test_number_of_included_files(tmp_path: Path) -> None:
+    for number in range(1, 51):
         (tmp_path / f"r{number}.txt").write_text(f"-r r{number + 1}.txt\n")
-    assert "include each other" in get_refusal(tmp_path, "r.txt", "-r r0.txt\n")
+    (tmp_path / "r50.txt").write_text("pandas\n-r r1.txt\n")
+    assert read_files(tmp_path, "r1.txt").select_for_python("3.11").lines == ("pandas",)
+    assert "more than 50 files include each other" in get_refusal(tmp_path, "r.txt", "-r r1.txt\n")
+    (tmp_path / "r1.txt").write_text("x\n" * 2000)
+    assert read_files(tmp_path, "r1.txt").select_for_python("3.11").lines == ("x",)
+    assert "has more than 2000 lines" in get_refusal(tmp_path, "r.txt", "x\n" * 2001)
+
+
+def test_files_elsewhere_are_not_quoted(tmp_path: Path) -> None:
+    """The file of an option may be a secret of this machine; only those below the including folder are quoted."""
+    for name in ("sub/bad.txt", "bad.txt", "subway.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("root:x:0\n")
+    (tmp_path / "sub" / "http.txt").write_text("-r https://secret.example\n")
+    for line, quoted in (
+        ("-r sub/bad.txt", True),
+        ("-cbad.txt", True),
+        ("--constraint ../sub/../bad.txt", False),
+        ("--requirement=../bad.txt", False),
+        ("--requirements 'sub/http.txt'", True),
+    ):
+        folder = tmp_path / "sub" if ".." in line else tmp_path
+        message = get_refusal(folder, "r.txt", f"{line}\n")
+        assert ("root:x:0" in message or "secret" in message) is quoted, message
 
 
 @pytest.mark.parametrize(
@@ -171,11 +194,15 @@ docs = ["sphinx"]
 pandas = "*"
 """,
     )
-    assert [requirement_set.allows_python(python) for python in ("3.8", "3.9", "3.11.7", "3.12")] == [
-        False,
-        True,
-        True,
-        False,
+    pythons = ("3.8", "3.8.9", "3.9", "3.9.0", "3.11.7", "3.12")
+    assert [requirement_set.allows_python(python) for python in pythons] == [
+        *(False, False, True, True, True, False)
+    ]
+    patch = "[project]\nrequires-python = '>=3.9.2,<3.11.3'\ndependencies = []\n"
+    patch_set = read_files(tmp_path, "pyproject.toml", pyproject__toml=patch)
+    pythons = ("3.9", "3.9.1", "3.9.2", "3.11", "3.11.2", "3.11.3", "3.12")
+    assert [patch_set.allows_python(python) for python in pythons] == [
+        *(True, False, True, True, True, False, False)
     ]
     requirements = requirement_set.select_for_python("3.11")
     assert list_specifiers(requirements) == ["<2.16,>=2.14"]
@@ -233,6 +260,15 @@ pytest = "*"
         ("!=1.3", "!=1.3"),
         ("~=1.4.2", "~=1.4.2"),
         ("== 2.0", "== 2.0"),
+        ("==*", ""),
+        ("=*", ""),
+        ("=1.2", "==1.2"),
+        ("~0", ">=0,<1.0"),
+        ("^1.2.3.4", ">=1.2.3.4,<2.0.0.0"),
+        ("~1.2.3.4", ">=1.2.3.4,<1.3.0.0"),
+        ("^1.0rc1", ">=1.0rc1,<2.0"),
+        (">= 1.0 < 2.0", ">=1.0,<2.0"),
+        ("1.*", "==1.*"),
     ],
 )
 def test_version_constraint_of_poetry(text: str, specifier: str) -> None:
@@ -339,6 +375,14 @@ def test_unindented_and_inline_lists(tmp_path: Path) -> None:
         (">=1.2,<2.0a0", ">=1.2,<2.0a0"),
         (">=1.2.*", ">=1.2"),
         ("1.2.*", "==1.2.*"),
+        (" ", ""),
+        ("=1", "==1.*"),
+        ("1.2*", "==1.2.*"),
+        ("!=1.2.*", "!=1.2.*"),
+        ("<1.2.*", "<1.2"),
+        ("~=1.2", "~=1.2"),
+        (">=1.2,*", ">=1.2"),
+        (">=1.2, <2", ">=1.2,<2"),
     ],
 )
 def test_version_constraint_of_conda(text: str, specifier: str) -> None:
@@ -359,6 +403,19 @@ def test_version_constraint_of_conda(text: str, specifier: str) -> None:
         ("dependencies:\n  - numpy[version='1|2']\n", "one of several"),
         ("dependencies:\n  - numpy=1.2|1.3\n", "one of several"),
         ("dependencies:\n  - numpy=py_0\n", "not understood"),
+        ("dependencies:\n  - numpy=*.1\n", "not understood"),
+        ("dependencies:\n  - numpy=1.*.2\n", "not understood"),
+        ("dependencies:\n  - numpy<2=x\n", "not understood"),
+        (f"dependencies:\n  - {'x' * 301}\n", "not understood"),
+        ("dependencies:\n" + "- x\n" * 2001, "more than 2000"),
+        ("dependencies:\n  - 'a\n", "is not read"),
+        ("dependencies:\n  - 'a''b'\n", "is not read"),
+        ("dependencies:\n  - 'a\\b'\n", "is not read"),
+        ("dependencies:\n  - numpy:\n", "is not read"),
+        ("- x\n", "no list of dependencies"),
+        ("dependencies:\n  - pip:\n  - x\n    - y\n", "is not read"),
+        ("dependencies: [a, b\n", "is not read"),
+        ("dependencies:\n  - \x07\n", "control character"),
         ("dependencies:\n  - pip:\n    - tf-nightly\n", "not one of the TensorFlow packages"),
     ],
 )
@@ -561,6 +618,132 @@ Six = [{{file = "six.whl", hash = "sha256:{A}"}}]
 )
 def test_invalid_locks_are_refused(tmp_path: Path, name: str, text: str) -> None:
     assert get_refusal(tmp_path, name, text)
+
+
+def test_sources_in_a_lock_of_uv(tmp_path: Path) -> None:
+    """Only the folder "." is the project; hashes and addresses depend on the source."""
+    sources = {
+        "commit": "git = 'https://c.example/x.git?rev=main#0123'",
+        "branch": "git = 'https://c.example/x.git'",
+        "url": "url = 'https://f.example/u.whl'",
+        "index": "registry = 'https://i.example'",
+        "virtual": "virtual = 'sub'",
+        "directory": "directory = 'sub'",
+        "path": "path = 'x.whl'",
+    }
+    wheels = f"wheels = [{{hash = 'sha256:{B}'}}, {{hash = 'sha256:{A}'}}, {{hash = 'sha256:{A}'}}, {{hash = 'md5:1'}}, 5]"
+    lock = "requires-python = '>=3.9 || <3'\n" + "".join(
+        f"[[package]]\nname = '{name}'\nversion = '1.0'\nsource = {{{source}}}\n{wheels}\nsdist = 'x'\n"
+        for name, source in sources.items()
+    )
+    hashes = f"--hash=sha256:{A} --hash=sha256:{B}"
+    requirement_set = read_files(tmp_path, "uv.lock", uv__lock=lock)
+    assert requirement_set.python_conditions == ()
+    requirements = requirement_set.select_for_python("3.11")
+    assert [line.replace(" @ ", "@ ") for line in requirements.lines] == [
+        "branch@ git+https://c.example/x.git",
+        "commit@ git+https://c.example/x.git@0123",
+        f"index==1.0 {hashes}",
+        f"url@ https://f.example/u.whl {hashes}",
+    ]
+    project = "[[package]]\nname = 'mine'\nsource = {virtual = '.'}\ndependencies = [{name = 'Index'}, 5, {name = 5}]\n"
+    lines = read_files(tmp_path, "uv.lock", uv__lock=lock + project).select_for_python("3.11").lines
+    assert lines == (f"index==1.0 {hashes}",)
+
+
+def test_markers_and_extras_in_a_lock_of_uv(tmp_path: Path) -> None:
+    lock = """\
+[[package]]
+name = "mine"
+source = {editable = "."}
+dependencies = [{name = "a", extra = ["more", "none"]}, {name = "forked"}]
+[[package]]
+name = "a"
+version = "1"
+dependencies = [{name = "b"}, {name = "missing"}]
+[package.optional-dependencies]
+more = [{name = "c"}]
+less = [{name = "d"}]
+[[package]]
+name = "b"
+version = "1"
+dependencies = [{name = "a"}]
+[[package]]
+name = "c"
+version = "1"
+dependencies = [{name = "a", extra = ["more"]}]
+[[package]]
+name = "d"
+version = "1"
+[[package]]
+name = "forked"
+version = "1"
+resolution-markers = ["python_version < '3.10'", "python_version > '3.12'"]
+[[package]]
+name = "forked"
+version = "2"
+resolution-markers = ["python_version >= '3.10'"]
+"""
+    requirement_set = read_files(tmp_path, "uv.lock", uv__lock=lock)
+    assert requirement_set.select_for_python("3.11").lines == ("a==1", "b==1", "c==1", "forked==2")
+    assert requirement_set.select_for_python("3.9").lines[-1] == "forked==1"
+    assert requirement_set.select_for_python("3.13").lines[-2:] == ("forked==1", "forked==2")
+    wrong = lock.replace('{name = "forked"}', '{name = "forked", marker = "no marker"}')
+    assert "is not a marker" in get_refusal(tmp_path, "uv.lock", wrong)
+
+
+def test_sources_in_a_lock_of_poetry(tmp_path: Path) -> None:
+    lock = "".join(
+        f"[[package]]\nname = '{name}'\nversion = '1.0'\n{more}files = [{{hash = 'sha256:{A}'}}]\n{source}"
+        for name, more, source in (
+            ("folder", "", "[package.source]\ntype = 'directory'\nurl = 'sub'\n"),
+            ("file", "", "[package.source]\ntype = 'file'\nurl = 'x.whl'\n"),
+            (
+                "branch",
+                "",
+                "[package.source]\ntype = 'git'\nurl = 'https://c.example/x.git'\nreference = 'main'\n",
+            ),
+            ("url", "", "[package.source]\ntype = 'url'\nurl = 'https://f.example/u.whl'\n"),
+            ("legacy", "", "[package.source]\ntype = 'legacy'\nurl = 'https://i.example'\n"),
+            ("extra", "optional = true\n", ""),
+            ("other", "groups = ['dev', 'docs']\n", ""),
+            ("both", "groups = ['dev', 'main']\n", ""),
+        )
+    )
+    lock += "[metadata]\npython-versions = '^3.8 || ^3.10'\n"
+    requirement_set = read_files(tmp_path, "poetry.lock", poetry__lock=lock)
+    requirements = requirement_set.select_for_python("3.11")
+    assert [line.replace(" @ ", "@ ") for line in requirements.lines] == [
+        f"both==1.0 --hash=sha256:{A}",
+        "branch@ git+https://c.example/x.git@main",
+        f"legacy==1.0 --hash=sha256:{A}",
+        f"url@ https://f.example/u.whl --hash=sha256:{A}",
+    ]
+    assert sum("a path of this machine" in note for note in requirements.notes) == 2
+    assert requirement_set.python_conditions == ()
+
+
+def test_extras_in_a_lock_of_poetry(tmp_path: Path) -> None:
+    """A package that only an extra needs is in the lock if some package requires the extra."""
+    dependencies = {
+        "a": """\
+b = {version = "*", optional = true, markers = "extra == 'x'"}
+win = {version = "*", markers = "sys_platform == 'win32' and extra == 'x'"}
+""",
+        "b": """\
+c = [{version = "1", markers = "sys_platform == 'win32'"}, {version = "2", markers = "sys_platform == 'linux'"}]
+""",
+        "c": "",
+        "win": "deeper = '*'\n",
+        "deeper": "deepest = '*'\n",
+        "deepest": "",
+    }
+    lock = "".join(
+        f"[[package]]\nname = '{name}'\nversion = '1'\n[package.dependencies]\n{text}"
+        for name, text in dependencies.items()
+    )
+    lines = read_files(tmp_path, "poetry.lock", poetry__lock=lock).select_for_python("3.11").lines
+    assert lines == ("a==1", "b==1", "c==1")
 
 
 # ---------------------------------------------------------------- NVIDIA's wheels

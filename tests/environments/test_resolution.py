@@ -15,6 +15,7 @@ from tfdoctor.environments.resolution import (
     PinChange,
     ResolutionRequest,
     ResolvedPackages,
+    format_resolver_reason,
     resolve,
 )
 
@@ -223,3 +224,64 @@ def test_invalid_report_is_refused(tmp_path: Path, text: str) -> None:
     resolver = FakeResolver(0, lambda folder: (folder / "report.json").write_text(text) and None)
     with pytest.raises(InstallFailedError, match="cannot be read"):
         resolve(make_question("x", uv=False), tmp_path, resolver)
+
+
+def test_lines_of_a_report(tmp_path: Path) -> None:
+    git = {"url": "https://c.example/x.git", "vcs_info": {"vcs": "git", "commit_id": "01"}}
+    entries = (
+        make_report_entry("direct", "1", "b" * 64, is_direct=True),
+        make_report_entry("plain", "1", is_direct=True),
+        make_report_entry("git", "1", is_direct=True, download_info=git),
+        make_report_entry("index", "1", "a" * 64),
+    )
+    resolution = resolve(make_question("x", uv=False), tmp_path, FakeResolver(0, write_report(*entries)))
+    assert resolution.hashed_lines == (f"direct @ https://files.example/x.whl {B}", f"index==1 {A}")
+    assert resolution.unhashed_lines == (
+        "plain @ https://files.example/x.whl",
+        "git @ git+https://c.example/x.git@01",
+    )
+    assert resolution.locked_lines == LOCK[1:2]  # TensorFlow itself is always installed
+    changes = resolution.compare_with_lock(LOCK)
+    assert [(change.name, change.locked_version, change.resolved_version) for change in changes] == [
+        ("direct", None, "https://files.example/x.whl"),
+        ("git", None, "git+https://c.example/x.git@01"),
+        ("index", None, "1"),
+        ("numpy", "2.3.3", None),
+        ("plain", None, "https://files.example/x.whl"),
+        ("wrapt", "1.17.3", None),
+    ]
+    (tmp_path / "none").mkdir()
+    with pytest.raises(InstallFailedError, match=r"What was resolved cannot be read: No such file"):
+        resolve(make_question("x", uv=False), tmp_path / "none", lambda _: None)
+
+
+def test_attempts_that_are_equal_are_made_once(tmp_path: Path) -> None:
+    """If the user's lines allow the whole lock, the second attempt would be the first one again."""
+    resolver = FakeResolver(9, write_lock())
+    with pytest.raises(NoSolutionError):
+        resolve(make_question("numpy>2", "x @ https://f.example/x.whl"), tmp_path, resolver)
+    assert len(resolver.attempts) == 2
+    by_url = FakeResolver(9, write_lock())
+    with pytest.raises(NoSolutionError):
+        resolve(make_question("numpy @ https://f.example/n.whl"), tmp_path, by_url)
+    assert ["numpy==" in attempt["limits.txt"] for attempt in by_url.attempts] == [True, False, False]
+
+
+def test_explanation_of_a_resolver() -> None:
+    lines = (
+        "Collecting x",
+        "  × first:",
+        "│ second.",
+        "│ second.",
+        "third",
+        "hint: no",
+        "",
+        "fourth,",
+        "fifth",
+    )
+    assert format_resolver_reason(lines) == "first: second. third; fourth, fifth"
+    lines = ("noise", "The conflict is caused by:", "    reason", "To fix this you could try to:", "1. x")
+    assert format_resolver_reason(lines) == "The conflict is caused by: reason"
+    assert format_resolver_reason([f"{number:02}" for number in range(13)]).startswith("01; 02")
+    assert format_resolver_reason(()) == ""
+    assert format_resolver_reason(["x" * 1000]) == "x" * 900 + " […]"

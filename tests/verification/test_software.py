@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -175,6 +176,27 @@ def test_missing_compiler_names_what_to_install() -> None:
         "skipped",
         f"not computed in software: there is no C++ compiler here. Install one. There is {KERNELS}",
     )
+
+
+def test_versions_of_the_software_libraries() -> None:
+    """The release's exact cuDNN is used if its major version is that of the build."""
+    tensorflow = value_of(healthy().tensorflow)
+    assert tensorflow is not None
+    build = describe_build(tensorflow, COMPAT)
+    assert build.release is not None
+    exact = software._list_libraries(build)
+    assert exact is not None
+    assert (exact.cuda, exact.cudnn) == (build.cuda, build.release.cudnn)
+    for changes, cudnn in (
+        ({"cudnn": "9"}, build.release.cudnn),
+        ({"cudnn": "8"}, "8"),
+        ({"cudnn": "9.9", "release": None}, "9.9"),
+        ({"cudnn": None}, None),
+        ({"cuda": None}, None),
+        ({"required_libraries": ()}, None),
+    ):
+        libraries = software._list_libraries(replace(build, **changes))
+        assert (libraries.cudnn if libraries is not None else None) == cudnn, changes
 
 
 def test_machine_code_without_ptx_is_not_run() -> None:

@@ -281,3 +281,122 @@ def test_other_errors_are_not_changed() -> None:
         get_failed_detail(make_result(*IMPORTED, line, {"end": True}), "compute")
         == "GPU:0: OOM when allocating"
     )
+
+
+def test_first_error_of_a_gpu_stays() -> None:
+    lines = [
+        {"stage": "compute", "gpu": 0, "ok": False, "error": "first"},
+        {"stage": "compute", "gpu": 0, "ok": False, "error": "second"},
+        {"stage": "compute", "gpu": 0, "ok": True},
+        {"stage": "compute", "gpu": 1, "ok": False},
+        {"stage": "compute", "gpu": 2, "ok": True},
+        {"stage": "compute", "gpu": 3, "ok": 1},
+        {"stage": "compute", "gpu": 4},
+        {"stage": "cudnn", "gpu": 2, "ok": False, "error": "of cuDNN"},
+    ]
+    answer = parse_payload_results(make_result(*IMPORTED, *lines, {"end": True}), LIMITS)
+    wrong = "the result is wrong"
+    assert answer.error_by_gpu == {0: "first", 1: wrong, 2: "", 3: wrong}
+    assert (answer.first_error, answer.count_correct_gpus()) == ("first", 1)
+    assert answer.format_gpu_results()[1:3] == [f"GPU:1 failed: {wrong}", "GPU:2 ok"]
+    located = 'Graph execution error:\n\nDetected at node x\n  File "a", line 1\n  the reason\n'
+    for error, text in ((located, "the reason"), ("Node: x", "Node: x")):
+        line = {"stage": "compute", "gpu": 0, "ok": False, "error": error}
+        answer = parse_payload_results(make_result(*IMPORTED, line, {"end": True}), LIMITS)
+        assert answer.format_gpu_results() == [f"GPU:0 failed: {text}"]
+
+
+def test_failed_stage_has_the_first_of_its_errors() -> None:
+    def get_error(**line: str) -> str:
+        failed = {"stage": "compute", "status": "failed", **line}
+        return parse_payload_results(make_result(*IMPORTED, failed), LIMITS).first_error
+
+    assert get_error(error="whole", detail="short") == "whole"
+    assert get_error(detail="short") == "short"
+    devices = [f"/GPU:{number}" for number in range(300)]
+    line = {"stage": "visible", "devices": devices, "topology": "first"}
+    answer = parse_payload_results(
+        make_result(*IMPORTED, line, {"stage": "nccl", "topology": "second"}, {"end": True}), LIMITS
+    )
+    assert (answer.device_names, answer.topology) == (tuple(devices[:256]), "first")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (-64, "was ended by signal 64."),
+        (192, "was ended by signal 64."),
+        (-65, "signal 65"),
+        (193, "exited with status 193."),
+        (128, "exited with status 128."),
+        (129, "was ended by signal 1."),
+        (0, "exited with status 0."),
+    ],
+)
+def test_statuses_that_are_signals(code: int, said: str) -> None:
+    detail = get_failed_detail(
+        make_result(*IMPORTED, {"stage": "cudnn", "status": "begin"}, code=code), "cudnn"
+    )
+    assert detail.startswith("TensorFlow ")
+    assert said in f"{detail}."
+
+
+@pytest.mark.parametrize(
+    ("stage", "busy", "said"),
+    [
+        ("compute", (0.0, 0.05, 0.05, 0.05), "Compiling PTX"),
+        ("compute", (1.0, 0.04, 0.05, 0.05), "The process was idle: it waited for a driver or a card"),
+        ("compute", (0.0, 0.5, 0.5, 0.5), "The process was busy. Compiling PTX"),
+        ("compute", (1.0, 0.49, 0.5, 0.5), "Compiling PTX"),
+        ("import", (0.0,), "The process was idle: it waited for the disk, or for a driver"),
+        ("import", (1.0,), ""),
+        ("import", (), ""),
+    ],
+)
+def test_activity_at_the_deadline(stage: str, busy: tuple[float, ...], said: str) -> None:
+    lines = [{"stage": stage, "status": "running", "busy": share} for share in busy]
+    earlier = [{"stage": stage, "status": "running", "busy": 1.0}, {"stage": stage, "status": "begin"}]
+    process = make_result(*(IMPORTED if stage == "compute" else ()), *earlier, *lines, code=-14)
+    _, _, activity = get_failed_detail(process, stage).partition(" s.")
+    assert activity.strip().startswith(said)
+    assert bool(activity.strip()) == bool(said)
+
+
+def test_lines_before_a_crash() -> None:
+    """The last CUDA error counts if it is among the eight lines before the fatal one."""
+    fatal = "Fatal Python error: Aborted"
+    error = "E x.cc:1] CUDA_ERROR_ILLEGAL_ADDRESS"
+
+    def get_end(*lines: str) -> str:
+        process = make_result(*COMPUTING, code=-6, stderr="\n".join(lines))
+        return get_failed_detail(process, "compute").partition("(float32). ")[2]
+
+    assert get_end(error, *["x"] * 7, fatal) == f"{error}; {fatal}"
+    assert get_end(error, *["x"] * 8, fatal) == fatal
+    assert (
+        get_end(error, "E x.cc:1] CUBLAS_STATUS_NOT_SUPPORTED", fatal)
+        == f"E x.cc:1] CUBLAS_STATUS_NOT_SUPPORTED; {fatal}"
+    )
+    assert get_end(fatal, error) == fatal
+    assert get_end("CUDA_ERROR_X peer access", "CUDA_ERROR_NO_DEVICE", "CUDNN_STATUS_SUCCESS", fatal) == fatal
+    assert get_end(fatal, "Status: INTERNAL", "Status: no") == f"{fatal} Status: INTERNAL"
+    assert get_end(fatal, "x") == fatal
+    assert get_end(error) == error
+    assert get_end("", "  ") == ""
+    assert get_end(f"Fatal {'x' * 294}") == f"Fatal {'x' * 294}"
+    assert get_end(f"Fatal {'x' * 295}") == f"Fatal {'x' * 104} … {'x' * 190}"
+
+
+def test_killed_process_has_no_last_line() -> None:
+    process = make_result(*COMPUTING, code=-9, stderr="a harmless line")
+    assert get_failed_detail(process, "compute").endswith("the memory was used up on GPU:0 (float32).")
+    process = make_result(*COMPUTING, code=-9, stderr="Fatal error\nmore")
+    assert get_failed_detail(process, "compute").endswith("(float32). Fatal error")
+    lines = ({"stage": "compute", "computing": 1}, {"stage": "compute", "gpu": 1, "ok": True})
+    process = make_result(*COMPUTING, *lines, code=-9)
+    assert (
+        get_failed_detail(process, "compute")
+        == "TensorFlow was ended by SIGKILL: usually the memory was used up."
+    )
+    process = make_result(*COMPUTING, {"stage": "compute", "computing": 1}, code=-9)
+    assert get_failed_detail(process, "compute").endswith("used up on GPU:1.")

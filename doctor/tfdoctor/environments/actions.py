@@ -35,14 +35,13 @@ from tfdoctor.environments.activation import (
 )
 from tfdoctor.environments.candidates import changes_packages
 from tfdoctor.environments.folder import get_unfinished_path, remove_path, write_atomically
-from tfdoctor.environments.installers import find_installer, run_installer
+from tfdoctor.environments.installers import Installer, find_installer, run_installer
 from tfdoctor.remedies import format_link_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tfdoctor.core.causes.steps import ShellStep, Step
-    from tfdoctor.environments.installers import Installer
     from tfdoctor.environments.models import Environment
     from tfdoctor.system import System
 
@@ -87,24 +86,11 @@ class StepRunner:
         self.installer_env = _remove_variables(self.installer_env, steps)
         installer = self.get_installer() if changes_packages(steps) else None
         if installer is not None and installer.setup_command:
-            run_installer(
-                installer.setup_command,
-                env=self.installer_env,
-                on_line=self.on_line,
-                inherits_stderr=self.inherits_stderr,
-                pass_fds=self.pass_fds,
-            )
+            self._run_installer(installer.setup_command)
         for step in steps:
             if isinstance(step, (Install, Uninstall)):
                 assert installer is not None  # noqa: S101 - changes_packages returned True
-                command = _make_command(installer, step)
-                run_installer(
-                    command,
-                    env=self.installer_env,
-                    on_line=self.on_line,
-                    inherits_stderr=self.inherits_stderr,
-                    pass_fds=self.pass_fds,
-                )
+                self._run_installer(_make_command(installer, step))
             elif isinstance(step, MakeLink):
                 make_link(step)
             elif isinstance(step, LinkMatchingFiles):
@@ -118,6 +104,15 @@ class StepRunner:
         shell_steps = [step for step in steps if isinstance(step, SHELL_STEPS)]
         if shell_steps:
             self._run_shell_steps(shell_steps)
+
+    def _run_installer(self, command: Sequence[str]) -> None:
+        run_installer(
+            command,
+            env=self.installer_env,
+            on_line=self.on_line,
+            inherits_stderr=self.inherits_stderr,
+            pass_fds=self.pass_fds,
+        )
 
     def _run_shell_steps(self, steps: Sequence[ShellStep]) -> None:
         """Change the variables that activation sets.
@@ -190,15 +185,12 @@ def format_steps(
 
     Changed lines start with "-" or "+", as in a diff. Without an installer, pip commands are returned.
     """
-    lines = [shlex.join(installer.setup_command)] if installer is not None and installer.setup_command else []
+    python = environment.interpreter_path
+    installer = installer or Installer("pip", python, (python, "-m", "pip"))
+    lines = [shlex.join(installer.setup_command)] if installer.setup_command else []
     for step in steps:
         if isinstance(step, (Install, Uninstall)):
-            command = (
-                _make_command(installer, step)
-                if installer is not None
-                else _make_pip_command(step, environment)
-            )
-            lines.append(shlex.join(command))
+            lines.append(shlex.join(_make_command(installer, step)))
         elif isinstance(step, (MakeLink, LinkMatchingFiles)):
             lines += format_link_commands((step,))
         elif isinstance(step, RemovePath):
@@ -228,16 +220,6 @@ def _format_script_changes(step: ShellStep, prefix: str) -> list[str]:
     script_or_prefix = list_editable_scripts(prefix)[0] if list_editable_scripts(prefix) else prefix
     _begin, *added_lines, _end = update_block("", "sh", (step,)).splitlines()
     return [f"+ {line}  # in {script_or_prefix}" for line in added_lines]
-
-
-def _make_pip_command(step: Install | Uninstall, environment: Environment) -> tuple[str, ...]:
-    """Return the pip command for a step, which is shown if no installer was found."""
-    arguments = (
-        ("install", *_list_install_arguments(step))
-        if isinstance(step, Install)
-        else ("uninstall", "-y", *step.names)
-    )
-    return (environment.interpreter_path, "-m", "pip", *arguments)
 
 
 def _make_command(installer: Installer, step: Install | Uninstall) -> tuple[str, ...]:

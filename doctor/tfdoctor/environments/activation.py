@@ -209,31 +209,23 @@ def update_block(text: str, script_name: str, steps: Sequence[ShellStep]) -> str
 
     The lines of an existing block are kept, and no line is added twice.
     """
-    lines = list(_list_block_lines(text))
+    other_text, lines = _split_block(text)
     for step in steps:
         new_lines = list(_format_lines(script_name, step))
         # A step may have several lines, which must follow each other.
         if not any(lines[index : index + len(new_lines)] == new_lines for index in range(len(lines))):
             lines += new_lines
-    other_text = _drop_block(text)
     block = "\n".join([BLOCK_BEGIN, *lines, BLOCK_END])
     return f"{other_text.rstrip(chr(10))}\n{block}\n" if other_text.strip() else f"{block}\n"
 
 
-def _list_block_lines(text: str) -> list[str]:
-    """Return the lines in tfdoctor's block of a script; empty if there is no block."""
+def _split_block(text: str) -> tuple[str, list[str]]:
+    """Return (the text of a script without tfdoctor's block, the lines in the block)."""
     lines = text.split("\n")
     if BLOCK_BEGIN not in lines or BLOCK_END not in lines:
-        return []
-    return lines[lines.index(BLOCK_BEGIN) + 1 : lines.index(BLOCK_END)]
-
-
-def _drop_block(text: str) -> str:
-    """Return the text of a script without tfdoctor's block."""
-    lines = text.split("\n")
-    if BLOCK_BEGIN not in lines or BLOCK_END not in lines:
-        return text
-    return "\n".join(lines[: lines.index(BLOCK_BEGIN)] + lines[lines.index(BLOCK_END) + 1 :])
+        return text, []
+    begin, end = lines.index(BLOCK_BEGIN), lines.index(BLOCK_END)
+    return "\n".join(lines[:begin] + lines[end + 1 :]), lines[begin + 1 : end]
 
 
 def _format_lines(script_name: str, step: ShellStep) -> tuple[str, ...]:
@@ -241,10 +233,6 @@ def _format_lines(script_name: str, step: ShellStep) -> tuple[str, ...]:
     if script_name.endswith(".fish"):
         return _format_for_fish(step)
     return _format_for_csh(step) if script_name.endswith(".csh") else _format_for_sh(step)
-
-
-def _quote_for_sh(text: str) -> str:
-    return shlex.quote(text)
 
 
 def _quote_for_fish(text: str) -> str:
@@ -269,7 +257,7 @@ def _list_spellings(entries: Sequence[str]) -> tuple[str, ...]:
 
 def _make_filter(variable: str, entries: Sequence[str]) -> str:
     """Return an sh pipeline that prints the list variable without the entries."""
-    patterns = " ".join(f"-e {_quote_for_sh(spelling)}" for spelling in _list_spellings(entries))
+    patterns = " ".join(f"-e {shlex.quote(spelling)}" for spelling in _list_spellings(entries))
     # grep exits with 1 if no line is left, which `set -e -o pipefail` treats as a failure
     return f"printf '%s\\n' \"${variable}\" | tr ':' '\\n' | grep -vxF {patterns} | paste -sd: - || :"
 
@@ -277,7 +265,7 @@ def _make_filter(variable: str, entries: Sequence[str]) -> str:
 def _format_for_sh(step: ShellStep) -> tuple[str, ...]:
     """Return the lines for sh, which bash and zsh also run."""
     if isinstance(step, SetVariable):
-        return (f"export {step.name}={_quote_for_sh(step.value)}",)
+        return (f"export {step.name}={shlex.quote(step.value)}",)
     if isinstance(step, UnsetVariable):
         return (f"unset {step.name}",)
     if isinstance(step, RenameVariable):
@@ -288,7 +276,7 @@ def _format_for_sh(step: ShellStep) -> tuple[str, ...]:
             ),
         )
     if isinstance(step, PrependEntries):
-        joined = _quote_for_sh(":".join(step.folders))
+        joined = shlex.quote(":".join(step.folders))
         return (f'export {step.name}={joined}"${{{step.name}:+:${step.name}}}"',)
     pipeline = _make_filter(step.name, step.entries)
     return (

@@ -52,7 +52,6 @@ from tfdoctor.remedies import list_links
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tfdoctor.compat.locks import Lock
     from tfdoctor.diagnosis.progress import Progress
     from tfdoctor.planning import Option
 
@@ -200,16 +199,13 @@ def get_lock_files(option: Option) -> LockFiles:
         tools=locks.get_tools_path(python),
         tensorflow=locks.get_path(release.package, release.version, python),
         cuda=locks.get_cuda_path(cuda_set.id),
-        pins=_list_pins(tensorflow, cuda),
+        pins=tuple(
+            f"{package.name}=={package.version}" for package in (*tensorflow.packages, *cuda.packages)
+        ),
         digest=hashlib.sha256(
             " ".join(lock.digest for lock in (tools, tensorflow, cuda)).encode()
         ).hexdigest(),
     )
-
-
-def _list_pins(*locks: Lock) -> tuple[str, ...]:
-    """Return `name==version` of every package in the locks."""
-    return tuple(f"{package.name}=={package.version}" for lock in locks for package in lock.packages)
 
 
 # ---------------------------------------------------------------- steps
@@ -335,18 +331,12 @@ def _write_requirements(request: InstallRequest) -> None:
         write_atomically(state_folder / name, "".join(f"{line}\n" for line in lines).encode())
 
 
-def _get_site_packages(request: InstallRequest) -> Path:
-    """Return the environment's site-packages folder."""
-    return request.folder / "lib" / f"python{request.option.python}" / "site-packages"
-
-
 def _iter_links(request: InstallRequest) -> Iterator[tuple[Path, str]]:
     """Yield (path, target) of every link to CUDA's libraries that TensorFlow needs."""
     option = request.option
     if option.cuda_set is not None:
-        for link in list_links(
-            Compat.load(), option.release, option.cuda_set, str(_get_site_packages(request))
-        ):
+        site_packages = request.folder / "lib" / f"python{option.python}" / "site-packages"
+        for link in list_links(Compat.load(), option.release, option.cuda_set, str(site_packages)):
             yield Path(link.path), link.target
 
 

@@ -162,7 +162,11 @@ def choose_plan(
     interpreters = (
         [requested]
         if requested is not None
-        else [candidate for candidate in find_interpreters(system) if not _is_in(candidate.path, folder)]
+        else [
+            candidate
+            for candidate in find_interpreters(system)
+            if not Path(candidate.path).is_relative_to(folder)
+        ]
     )
     interpreters = [
         candidate for candidate in interpreters if options.requirement_set.allows_python(candidate.version)
@@ -231,12 +235,16 @@ def make_install_request(
 def _check_python_allowed(requirement_set: RequirementSet, version: str) -> None:
     """Raise UsageError if the files do not allow the version of `--python`."""
     if not requirement_set.allows_python(version):
-        origins = " and ".join(
-            f"{condition.location} (python{condition.specifier})"
-            for condition in requirement_set.python_conditions
-        )
-        msg = f"--python {version} and {origins} contradict each other."
+        msg = f"--python {version} and {_format_origins(requirement_set)} contradict each other."
         raise UsageError(msg, hint="Leave --python out, or change the file.")
+
+
+def _format_origins(requirement_set: RequirementSet) -> str:
+    """Return the conditions on the Python version and their locations."""
+    return " and ".join(
+        f"{condition.location} (python{condition.specifier})"
+        for condition in requirement_set.python_conditions
+    )
 
 
 def _recommend(options: InstallOptions, minor: str | None, host: Host) -> Recommendation:
@@ -251,11 +259,7 @@ def _recommend(options: InstallOptions, minor: str | None, host: Host) -> Recomm
         python for python in options.python_versions if options.requirement_set.allows_python(python)
     ]
     if not allowed_versions:
-        origins = " and ".join(
-            f"{condition.location} (python{condition.specifier})"
-            for condition in options.requirement_set.python_conditions
-        )
-        msg = f"{origins}: TensorFlow has no wheels for this Python."
+        msg = f"{_format_origins(options.requirement_set)}: TensorFlow has no wheels for this Python."
         raise UsageError(msg, hint=f"It has for {', '.join(reversed(options.python_versions))}.")
     recommendations: list[Recommendation] = []
     errors: list[UsageError] = []
@@ -297,10 +301,6 @@ def _parse_python_option(text: str | None, system: System) -> tuple[str | None, 
         msg = f"--python: {clean_line(str(path))} is no Python 3 (CPython, 64 bits) that runs."
         raise UsageError(msg, hint="Name another one, or leave --python out.")
     return None, interpreter
-
-
-def _is_in(path: str, folder: Path) -> bool:
-    return Path(path).is_relative_to(folder)
 
 
 def _matches_version(version: str, required: str) -> bool:

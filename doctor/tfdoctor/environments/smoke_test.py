@@ -16,7 +16,7 @@ from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
     from tfdoctor.core.facts import Facts
-    from tfdoctor.core.findings import Finding, Report
+    from tfdoctor.core.findings import Report
     from tfdoctor.diagnosis.progress import Progress
     from tfdoctor.environments.install import InstallRequest
 
@@ -55,19 +55,14 @@ def examine_installed(
     )
 
 
-def _list_environment_errors(report: Report) -> list[Finding]:
-    """Return the errors that concern the environment itself: its libraries and its packages."""
-    return [
-        finding
-        for finding in report.findings
-        if finding.severity is Severity.ERROR and find_area(finding) in ENVIRONMENT_AREAS
-    ]
-
-
 def is_intact(report: Report) -> bool:
     """Return whether no problem was found in the environment, apart from missing driver libraries."""
     tensorflow, prediction = value_of(report.facts.tensorflow), report.prediction
-    if tensorflow is None or _list_environment_errors(report) or prediction.import_ok is False:
+    has_environment_error = any(
+        finding.severity is Severity.ERROR and find_area(finding) in ENVIRONMENT_AREAS
+        for finding in report.findings
+    )
+    if tensorflow is None or has_environment_error or prediction.import_ok is False:
         return False
     driver_libraries = describe_build(tensorflow, Compat.load()).driver_libraries
     if set(prediction.missing_libraries) - set(driver_libraries):

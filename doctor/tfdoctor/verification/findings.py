@@ -49,6 +49,7 @@ def make_failed_stage_finding(run: VerificationRun, stage: Stage) -> Finding:
     """Return the finding for a failed stage, from its error and the log of the run."""
     cause = run.cause or Cause.INCONCLUSIVE
     is_known = cause is not Cause.INCONCLUSIVE
+    sees_gpus = "" if stage.name in ("import", "visible") else "sees the GPUs, and "
     cause_remedies = (
         cause.data.log_remedies if isinstance(cause.data.log_remedies, tuple) else (cause.data.log_remedies,)
     )
@@ -66,9 +67,7 @@ def make_failed_stage_finding(run: VerificationRun, stage: Stage) -> Finding:
         )
     return make_finding(
         cause,
-        cause.data.finding_title
-        if is_known
-        else f"TensorFlow sees the GPUs, and fails at the stage {stage.name}",
+        cause.data.finding_title if is_known else f"TensorFlow {sees_gpus}fails at the stage {stage.name}",
         cause.data.meaning if is_known else "Neither its error nor its log says why.",
         tuple(remedies),
         (Evidence(f"the stage {stage.name}", stage.detail),),

@@ -117,7 +117,10 @@ def verify_image(
             run.other_libcuda = simulation.other_libcuda if simulation is not None else None
             if simulation is not None and stand_in is not None:
                 run.build_software_gpu = lambda libraries, glibc: system.copy_files(
-                    _load_files(build_software_gpu(libraries, glibc=glibc, progress=progress))
+                    {
+                        path.name: path.read_bytes()
+                        for path in build_software_gpu(libraries, glibc=glibc, progress=progress).iterdir()
+                    }
                 )
             if "runtime" in verify_request.stages:
                 _check_runtime(run, report.facts, access, startup_seconds, image_info.entrypoint)
@@ -157,10 +160,6 @@ def _add_stand_in(
         environment=add_stand_in(environment, simulated, SIMULATION_FOLDER),
         simulation_files={name: (stand_in / name).read_bytes() for name in SOURCE_BY_SONAME},
     )
-
-
-def _load_files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def _start_container(

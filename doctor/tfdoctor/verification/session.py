@@ -192,7 +192,10 @@ class VerificationRun:
             computed=self.computed_count,
             cause=self.cause if failed_stage is not None else Cause.HEALTHY,
             summary=self._summarize(failed_stage),
-            findings=tuple(self._list_findings(failed_stage)),
+            # If nothing failed, findings need the stage `driver`: without it, nobody asked about the machine.
+            findings=tuple(self.findings)
+            if failed_stage is not None or "driver" in self.verify_request.stages
+            else (),
             access=self.gpu_option,
             report=self.report,
             command=self.build_command(),
@@ -241,10 +244,6 @@ class VerificationRun:
             else []
         )
         return " ".join(["tfdoctor verify", *arguments])
-
-    def _list_findings(self, failed_stage: Stage | None) -> list[Finding]:
-        """Return the findings; [] if no stage failed and the stage `driver` was not requested."""
-        return self.findings if failed_stage is not None or "driver" in self.verify_request.stages else []
 
     def _summarize(self, failed_stage: Stage | None) -> str:
         """Summarize the result in one sentence."""

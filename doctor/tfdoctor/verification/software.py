@@ -98,13 +98,9 @@ def _run_payload(
         )
         return None, clean_line(f"not computed in software: {reason}", limit=600)
     stages = ["import", "visible", *(name for name in COMPUTING_STAGES if name in run.verify_request.stages)]
+    requested_limits = run.verify_request.limits.as_json()
     limits = Limits(
-        **{
-            _get_limit_field(name): min(
-                SOFTWARE_LIMITS.get_limit(name), run.verify_request.limits.get_limit(name)
-            )
-            for name in SOFTWARE_LIMITS.as_json()
-        }
+        *(min(seconds, requested_limits[name]) for name, seconds in SOFTWARE_LIMITS.as_json().items())
     )
     request = {"stages": stages, "small": True, "limits": limits.as_json()}
     with stop_on_signal(system):
@@ -134,11 +130,6 @@ def _list_libraries(build: Build) -> LibrarySet | None:
     if build.cuda is None or cudnn is None or not build.required_libraries:
         return None
     return LibrarySet(build.required_libraries, build.cuda, cudnn)
-
-
-def _get_limit_field(name: str) -> str:
-    """Return the name of the field in `Limits` for a stage. `import` is a keyword of Python."""
-    return "importing" if name == "import" else name
 
 
 def _explain_skipped(results: PayloadResults | None) -> str:

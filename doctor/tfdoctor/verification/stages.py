@@ -98,19 +98,20 @@ class Limits:
     nccl: float = 300.0
 
     def get_limit(self, name: str) -> float:
+        return self.as_json()[name]
+
+    def sum_limits(self, names: Iterable[str]) -> float:
+        return sum(self.get_limit(name) for name in names)
+
+    def as_json(self) -> dict[str, float]:
+        """Return the limits by stage, in the order of the fields."""
         return {
             "import": self.importing,
             "visible": self.visible,
             "compute": self.compute,
             "cudnn": self.cudnn,
             "nccl": self.nccl,
-        }[name]
-
-    def sum_limits(self, names: Iterable[str]) -> float:
-        return sum(self.get_limit(name) for name in names)
-
-    def as_json(self) -> dict[str, float]:
-        return {name: self.get_limit(name) for name in ("import", "visible", "compute", "cudnn", "nccl")}
+        }
 
     @classmethod
     def from_seconds(cls, seconds: float) -> Limits:

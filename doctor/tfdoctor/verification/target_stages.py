@@ -109,13 +109,21 @@ def _list_stage_findings(
     if result.returncode in KILLED_STATUSES and run.cause in (None, Cause.INCONCLUSIVE):
         run.cause = Cause.OOM
         return [make_out_of_memory_finding(run, is_reported=False)]
-    if stage.name == "visible" and results.device_names and len(results.device_names) != run.expected_count:
+    cause = run.cause or Cause.INCONCLUSIVE
+    is_explained = any(
+        finding.severity is Severity.ERROR and finding.cause is cause for finding in report.findings
+    )
+    # The payload passed the stage, so it failed because of the number of GPUs. A rule may explain why there is none.
+    if (
+        stage.name == "visible"
+        and results.get_status("visible") == "passed"
+        and (results.device_names or not is_explained)
+    ):
         cuda = value_of(report.facts.driver.cuda)
         return [
             make_gpu_count_finding(run, len(results.device_names), cuda.count if cuda is not None else None)
         ]
-    cause = run.cause or Cause.INCONCLUSIVE
-    if any(finding.severity is Severity.ERROR and finding.cause is cause for finding in report.findings):
+    if is_explained:
         return []
     return [make_failed_stage_finding(run, stage)]
 
@@ -296,7 +304,7 @@ def _find_cause(
             return finding.cause
     if stage_name == "nccl":
         return Cause.NCCL_FAILURE
-    # A finding that is only a warning is not the cause.
-    is_error = root is not None and root.severity is Severity.ERROR
     cause = find_failure_cause(result, results.first_error, compat)
-    return cause or (root.cause if is_error and root is not None else None)
+    if cause is None and root is not None and root.severity is Severity.ERROR:  # a warning is not the cause
+        return root.cause
+    return cause

@@ -21,7 +21,7 @@ import pytest
 
 from tfdoctor.compat import Compat
 from tfdoctor.core.errors import UsageError
-from tfdoctor.verification.running import streams
+from tfdoctor.verification.running import archives, streams
 from tfdoctor.verification.running.streams import CHUNK_BYTES, follow, read_log
 from tfdoctor.verification.running.watch import LogWatcher
 
@@ -102,6 +102,31 @@ def test_truncated_zstd(tmp_path: Path, decoder: str) -> None:
     assert data.startswith(TEXT)
     assert len(notes) == 1
     assert "damaged" in notes[0]
+
+
+def test_decoder_without_an_output_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets little input at once, and keeps the rest for the next call."""
+
+    class Inner:
+        eof, unused_data, sizes = False, b"", list[int]()
+
+        def decompress(self, data: bytes) -> bytes:
+            self.sizes.append(len(data))
+            self.eof = data.endswith(b"end")
+            return data * 10
+
+    monkeypatch.setattr(streams, "_UNLIMITED_CHUNK_BYTES", 4)
+    monkeypatch.setattr(streams, "_DECODE_BYTES", 80)
+    decoder = streams._UnlimitedDecoder(Inner())
+    assert decoder.needs_input
+    assert len(decoder.decompress(b"x" * 12)) == 80
+    assert (decoder.needs_input, decoder._inner.sizes) == (False, [4, 4])
+    assert decoder.decompress(b"") == b"x" * 40
+    assert decoder.needs_input
+    assert not decoder.eof
+    assert decoder.decompress(b"yendnext") == b"yend" * 10
+    assert (decoder.eof, decoder.unused_data) == (True, b"next")
+    assert decoder.decompress(b"") == b""
 
 
 def test_zstd_without_a_decoder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,10 +260,13 @@ def make_zip(name: str) -> bytes:
         (make_tar("x" * 300, pax=True), "tar archive", "tar -xOf {0} MEMBER |"),
         (make_zip("0_build.txt"), "zip archive", "unzip -p {0} 0_build.txt | tfdoctor diagnose -"),
         (make_zip("$(reboot)"), "zip archive", "unzip -p {0} MEMBER | tfdoctor diagnose -"),
+        (make_zip("folder/"), "zip archive", "unzip -p {0} MEMBER | tfdoctor diagnose -"),
+        (b"PK\x05\x06" + b"name" * 200, "zip archive", "unzip -p {0} MEMBER | tfdoctor diagnose -"),
+        (make_tar("-x"), "tar archive", "tar -xOf {0} MEMBER |"),
         (b"7z\xbc\xaf\x27\x1c" + bytes(900), "7-Zip", "7z e -so {0} |"),
         (b"\x1f\x9d" + os.urandom(900), "compress", "uncompress -c {0} |"),
     ],
-    ids=range(8),
+    ids=range(11),
 )
 def test_archive_is_refused_with_a_hint(
     tmp_path: Path, pack: Callable[[bytes], bytes], data: bytes, words: str, hint: str
@@ -251,6 +279,42 @@ def test_archive_is_refused_with_a_hint(
     if pack is bytes:
         with pytest.raises(UsageError, match=words):
             next(follow(str(path), lambda: False))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (gzip.compress(TEXT), "packed"),
+        (lzma.compress(b"x"), "packed"),
+        (b"\x28\xb5\x2f\xfd" + b"text", "packed"),
+        (bytes(range(256)) * 4, "not a text"),
+    ],
+)
+def test_packed_log_is_not_followed(tmp_path: Path, content: bytes, reason: str) -> None:
+    (tmp_path / "log").write_bytes(content)
+    with pytest.raises(UsageError, match=f"cannot be followed: it is {reason}"):
+        next(follow(str(tmp_path / "log"), lambda: False))
+
+
+def test_tar_header_is_recognized_by_its_sum() -> None:
+    head = make_tar("x")[:512]
+    assert archives._is_tar(head)
+    assert not archives._is_tar(head[:511])
+    assert not archives._is_tar(bytes(512))
+    assert not archives._is_tar(head[:10] + b"x" + head[11:])
+    assert not archives._is_tar(head[:148] + b"no digit" + head[156:])
+    archives.refuse_archive(head[:511], "x", None)
+    with pytest.raises(UsageError) as caught:
+        archives.refuse_archive(head, "x", None)
+    assert "tar -xOf FILE x |" in caught.value.hint
+    with pytest.raises(UsageError) as caught:
+        archives.refuse_archive(head, "x", "a\nb")
+    assert "tar -xOf FILE x |" in caught.value.hint
+    folder = head[:156] + b"5" + head[157:]
+    folder = folder[:148] + b"%06o\0 " % (sum(folder[:148]) + sum(folder[156:]) + 8 * 32) + folder[156:]
+    with pytest.raises(UsageError) as caught:
+        archives.refuse_archive(folder, "x", "file")
+    assert "tar -xOf file MEMBER |" in caught.value.hint
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, compress_lzma])
@@ -392,7 +456,7 @@ def test_verdict_is_reported_once_per_change() -> None:
 
 def test_buffered_log_does_not_grow() -> None:
     watch = LogWatcher(Compat.load(), "-", lambda _: None)
-    watch._not_before = float("inf")
+    watch._next_diagnosis_at = float("inf")
     chunk = b"Skipping registering GPU devices...\n" * 10_000
     for _ in watch.forward_pieces(chunk for _ in range(40)):
         pass

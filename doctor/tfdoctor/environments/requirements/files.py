@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.errors import UsageError
@@ -28,9 +29,9 @@ def read_requirements(path: Path, read_text: Callable[[Path], str]) -> Requireme
 
     `read_text` returns the text of a file. Raise UsageError if a file cannot be read, or a line in it cannot be used.
     """
-    result = RequirementFile()
-    _load_file(path, result, read_text, set(), is_constraint=False, may_quote=True)
-    return result
+    reader = _RequirementReader(RequirementFile(), read_text)
+    reader.load_file(path, is_constraint=False, may_quote=True)
+    return reader.result
 
 
 def add_lines(
@@ -44,121 +45,88 @@ def add_lines(
     `lines` contains (location, line). The lines may include files, relative to the folder of `including_file`. Raise
     UsageError if a line cannot be used.
     """
-    _add_lines(
-        lines,
-        including_file,
-        result,
-        read_text,
-        {(_resolve_path(including_file), False)},
-        is_constraint=False,
-        may_quote=True,
-    )
+    reader = _RequirementReader(result, read_text, {(os.path.realpath(including_file), False)})
+    reader.add_lines(lines, including_file, is_constraint=False, may_quote=True)
 
 
-def _resolve_path(path: Path) -> str:
-    return os.path.realpath(path)
-
-
-def _load_file(
-    path: Path,
-    result: RequirementFile,
-    read_text: Callable[[Path], str],
-    visited: set[tuple[str, bool]],
-    *,
-    is_constraint: bool,
-    may_quote: bool,
-) -> None:
-    """Add the requirements in a file to `result`, unless `visited` contains (its path, `is_constraint`).
+@dataclass(slots=True)
+class _RequirementReader:
+    """Adds the requirements of a file, and of the files that it includes, to `result`.
 
     If `is_constraint`, the lines are constraints. If `may_quote`, errors may quote the lines. They must not if the file
-    is outside the folder of the file that includes it. Raise UsageError if the file cannot be used.
+    is outside the folder of the file that includes it.
     """
-    if (_resolve_path(path), is_constraint) in visited:  # files that include each other
-        return
-    visited.add((_resolve_path(path), is_constraint))
-    display_path = clean_line(str(path))
-    if len(visited) > MAX_FILES:
-        msg = f"{display_path}: more than {MAX_FILES} files include each other."
-        raise UsageError(msg)
-    lines = join_lines(read_text(path))
-    if len(lines) > MAX_LINES:
-        msg = f"{display_path} has more than {MAX_LINES} lines."
-        raise UsageError(msg)
-    located_lines = ((f"{display_path}, line {number}", line) for number, line in lines)
-    _add_lines(
-        located_lines, path, result, read_text, visited, is_constraint=is_constraint, may_quote=may_quote
-    )
 
+    result: RequirementFile
+    read_text: Callable[[Path], str]
+    visited: set[tuple[str, bool]] = field(default_factory=set)
+    """(resolved path, `is_constraint`) of the files that were read."""
 
-def _add_lines(
-    lines: Iterable[tuple[str, str]],
-    including_file: Path,
-    result: RequirementFile,
-    read_text: Callable[[Path], str],
-    visited: set[tuple[str, bool]],
-    *,
-    is_constraint: bool,
-    may_quote: bool,
-) -> None:
-    """Add requirement lines, and the files that they include, to `result`.
+    def load_file(self, path: Path, *, is_constraint: bool, may_quote: bool) -> None:
+        """Add the requirements in a file, unless it was read before. Raise UsageError if it cannot be used."""
+        key = (os.path.realpath(path), is_constraint)
+        if key in self.visited:  # files that include each other
+            return
+        self.visited.add(key)
+        display_path = clean_line(str(path))
+        if len(self.visited) > MAX_FILES:
+            msg = f"{display_path}: more than {MAX_FILES} files include each other."
+            raise UsageError(msg)
+        lines = join_lines(self.read_text(path))
+        if len(lines) > MAX_LINES:
+            msg = f"{display_path} has more than {MAX_LINES} lines."
+            raise UsageError(msg)
+        located_lines = ((f"{display_path}, line {number}", line) for number, line in lines)
+        self.add_lines(located_lines, path, is_constraint=is_constraint, may_quote=may_quote)
 
-    Raise UsageError if a line cannot be used.
-    """
-    for location, line in lines:
-        match = _FILE_OPTION.fullmatch(line)
-        if match is not None:
-            _include(
-                match,
-                location,
-                including_file,
-                result,
-                read_text,
-                visited,
-                is_constraint=is_constraint,
-                may_quote=may_quote,
+    def add_lines(
+        self,
+        lines: Iterable[tuple[str, str]],
+        including_file: Path,
+        *,
+        is_constraint: bool,
+        may_quote: bool,
+    ) -> None:
+        """Add requirement lines, and the files that they include. Raise UsageError if a line cannot be used."""
+        for location, line in lines:
+            match = _FILE_OPTION.fullmatch(line)
+            if match is not None:
+                self._include(
+                    match, location, including_file, is_constraint=is_constraint, may_quote=may_quote
+                )
+            elif line not in _IGNORED_OPTIONS:
+                item = parse_line(line, location, may_quote=may_quote)
+                if item is not None:
+                    (self.result.constraints if is_constraint else self.result.requirements).append(item)
+
+    def _include(
+        self,
+        match: re.Match[str],
+        location: str,
+        including_file: Path,
+        *,
+        is_constraint: bool,
+        may_quote: bool,
+    ) -> None:
+        """Add the requirements in an included file.
+
+        Raise UsageError if the file cannot be used. If it cannot be read, the error names the line that includes it.
+        """
+        option, name = (match[1] or match[2]), match[3].strip().strip("\"'")
+        if "://" in name or not name.isprintable() or len(name) > 1000:
+            msg = f"{location}: {f'`{clean_line(name)}`' if may_quote else 'what it names'} is not a file of this machine."
+            raise UsageError(msg, hint="Fetch it, and name the file.")
+        included = including_file.parent / name
+        is_below = os.path.realpath(included).startswith(f"{os.path.realpath(including_file.parent)}{os.sep}")
+        try:
+            self.load_file(
+                included,
+                is_constraint=is_constraint or option.startswith(("-c", "--constraint")),
+                may_quote=may_quote and is_below,
             )
-        elif line not in _IGNORED_OPTIONS:
-            item = parse_line(line, location, may_quote=may_quote)
-            if item is not None:
-                (result.constraints if is_constraint else result.requirements).append(item)
-
-
-def _include(
-    match: re.Match[str],
-    location: str,
-    including_file: Path,
-    result: RequirementFile,
-    read_text: Callable[[Path], str],
-    visited: set[tuple[str, bool]],
-    *,
-    is_constraint: bool,
-    may_quote: bool,
-) -> None:
-    """Add the requirements in an included file to `result`.
-
-    Raise UsageError if the file cannot be used. If it cannot be read, the error names the line that includes it.
-    """
-    option, name = (match[1] or match[2]), match[3].strip().strip("\"'")
-    if "://" in name or not name.isprintable() or len(name) > 1000:
-        msg = f"{location}: {f'`{clean_line(name)}`' if may_quote else 'what it names'} is not a file of this machine."
-        raise UsageError(msg, hint="Fetch it, and name the file.")
-    included = including_file.parent / name
-    includes_constraints = is_constraint or option.startswith(("-c", "--constraint"))
-    try:
-        may_quote_included = may_quote and _resolve_path(included).startswith(
-            f"{_resolve_path(including_file.parent)}{os.sep}"
-        )
-        _load_file(
-            included,
-            result,
-            read_text,
-            visited,
-            is_constraint=includes_constraints,
-            may_quote=may_quote_included,
-        )
-    except UsageError as error:
-        # The error is about the whole file, so add the line that includes it.
-        if clean_line(str(included)) in str(error) and ", line " not in str(error):
-            msg = f"{location}: {error}"
-            raise UsageError(msg, hint=error.hint) from error
-        raise
+        except UsageError as error:
+            # The error is about the whole file, so add the line that includes it.
+            if clean_line(str(included)) in str(error) and ", line " not in str(error):
+                msg = f"{location}: {error}"
+                raise UsageError(msg, hint=error.hint) from error
+            raise

@@ -16,7 +16,7 @@ from tfdoctor.core.errors import UsageError
 from tfdoctor.core.text import clean_line
 from tfdoctor.environments.requirements.lines import parse_line
 from tfdoctor.environments.requirements.models import RequirementFile, VersionCondition, is_marker_true
-from tfdoctor.environments.requirements.project import convert_poetry_constraint, load_toml
+from tfdoctor.environments.requirements.project import as_table, convert_poetry_constraint, load_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -146,7 +146,7 @@ class LockGraph:
             for package in included.values():
                 for dependency in package.dependencies:
                     # A lock file contains the dependencies of an extra only if some package requires the extra.
-                    extras = _EXTRA.findall(str(dependency.marker)) if dependency.marker is not None else []
+                    extras = _EXTRA.findall(str(dependency.marker))
                     is_marker_met = any(
                         is_marker_true(dependency.marker, {**marker_environment, "extra": extra_name})
                         for extra_name in ["", *extras]
@@ -221,10 +221,6 @@ def _list_hashes(files: Iterable[Any]) -> tuple[str, ...]:
     return tuple(sorted({*digests}))
 
 
-def _as_mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _as_list(value: Any) -> list[Any]:
     """Return the first `_MAX_PACKAGES` items of a list; an empty list if the value is not a list."""
     return value[:_MAX_PACKAGES] if isinstance(value, list) else []
@@ -258,12 +254,12 @@ def parse_uv(text: str, display_path: str) -> RequirementFile:
     project_dependencies: list[PackageDependency] = []
     for package in _list_packages(document, display_path):
         location = f"{display_path}, {clean_line(package['name'], limit=80)}"
-        source = _as_mapping(package.get("source"))
+        source = as_table(package.get("source"))
         is_local = any(key in source for key in ("virtual", "editable", "directory", "path"))
         dependencies = tuple(_iter_uv_dependencies(package.get("dependencies"), location))
         extras = {
             str(extra_name): tuple(_iter_uv_dependencies(extra_entries, location))
-            for extra_name, extra_entries in _as_mapping(package.get("optional-dependencies")).items()
+            for extra_name, extra_entries in as_table(package.get("optional-dependencies")).items()
         }
         files = [
             *_as_list(package.get("wheels")),
@@ -327,7 +323,7 @@ def parse_poetry(text: str, display_path: str) -> RequirementFile:
     Optional packages, and those that are only in other groups than main, are left out.
     """
     document = load_toml(text, display_path)
-    metadata = _as_mapping(document.get("metadata"))
+    metadata = as_table(document.get("metadata"))
     result = RequirementFile(
         notes=[f"{display_path}: as it is pinned there, without its groups for development and its extras."]
     )
@@ -339,12 +335,12 @@ def parse_poetry(text: str, display_path: str) -> RequirementFile:
             continue
         if isinstance(groups, list) and "main" not in groups:
             continue
-        source = _as_mapping(package.get("source"))
+        source = as_table(package.get("source"))
         is_local = source.get("type") in ("directory", "file")
         if is_local:
             result.notes.append(f"{location}: a path of this machine, which is left out.")
         files = _as_list(package.get("files")) or _as_list(
-            _as_mapping(metadata.get("files")).get(package["name"])
+            as_table(metadata.get("files")).get(package["name"])
         )
         marker_value = package.get("markers")
         marker = _parse_marker(
@@ -370,9 +366,9 @@ def parse_poetry(text: str, display_path: str) -> RequirementFile:
 
 
 def _iter_poetry_dependencies(dependencies: Any, location: str) -> Iterator[PackageDependency]:
-    for name, value in list(_as_mapping(dependencies).items())[:_MAX_PACKAGES]:
+    for name, value in list(as_table(dependencies).items())[:_MAX_PACKAGES]:
         for alternative in value if isinstance(value, list) else [value]:
-            marker = _parse_marker(_as_mapping(alternative).get("markers"), location)
+            marker = _parse_marker(as_table(alternative).get("markers"), location)
             yield PackageDependency(name=canonicalize_name(name), version=None, marker=marker, extras=())
 
 

@@ -16,7 +16,7 @@ from tfdoctor.environments.requirements.models import RequirementFile, VersionCo
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["convert_poetry_constraint", "load_toml", "read_project"]
+__all__ = ["as_table", "convert_poetry_constraint", "load_toml", "read_project"]
 
 _VERSION = r"v?[0-9]+(?:\.[0-9]+){0,6}(?:[-_.]?(?:a|b|c|rc|alpha|beta|dev|post|pre)[-_.]?[0-9]*)?"
 # A clause with poetry's own operators, `^1.2` or `~1.2`.
@@ -41,8 +41,8 @@ def read_project(text: str, display_path: str) -> RequirementFile:
     """
     document = load_toml(text, display_path)
     project, poetry = (
-        _as_table(document.get("project")),
-        _as_table(_as_table(document.get("tool")).get("poetry")),
+        as_table(document.get("project")),
+        as_table(as_table(document.get("tool")).get("poetry")),
     )
     result = RequirementFile()
     if isinstance(project.get("requires-python"), str):
@@ -52,12 +52,12 @@ def read_project(text: str, display_path: str) -> RequirementFile:
     dependencies = project.get("dependencies")
     if isinstance(dependencies, list):
         _add_requirements(dependencies, f"{display_path}, [project] dependencies", result)
-        _note_optional_dependencies(_as_table(project.get("optional-dependencies")), display_path, result)
+        _note_optional_dependencies(as_table(project.get("optional-dependencies")), display_path, result)
     elif isinstance(poetry.get("dependencies"), dict):
         _add_poetry_dependencies(
             poetry["dependencies"], f"{display_path}, [tool.poetry.dependencies]", result
         )
-        _note_optional_dependencies(_as_table(poetry.get("extras")), display_path, result)
+        _note_optional_dependencies(as_table(poetry.get("extras")), display_path, result)
     elif "dependencies" in (project.get("dynamic") or ()):
         msg = f"-r: {display_path} leaves its dependencies to its build program (dynamic)."
         raise UsageError(msg, hint="Name the file that they stand in: -r requirements.txt")
@@ -67,7 +67,8 @@ def read_project(text: str, display_path: str) -> RequirementFile:
     return result
 
 
-def _as_table(value: Any) -> dict[str, Any]:
+def as_table(value: Any) -> dict[str, Any]:
+    """Return the value if it is a table; otherwise an empty one."""
     return value if isinstance(value, dict) else {}
 
 
@@ -118,7 +119,7 @@ def _add_poetry_dependencies(dependencies: dict[str, Any], section: str, result:
                 )
             continue
         for alternative in value if isinstance(value, list) else [value]:
-            table = {"version": alternative} if isinstance(alternative, str) else _as_table(alternative)
+            table = {"version": alternative} if isinstance(alternative, str) else as_table(alternative)
             if not table:
                 msg = f"{location}: this is not a version."
                 raise UsageError(msg)
