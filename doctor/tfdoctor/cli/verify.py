@@ -15,6 +15,7 @@ from tfdoctor.cli.options import (
     Json,
     Quiet,
     Simulate,
+    SimulatedDriver,
     argument,
     check_finite,
     command,
@@ -72,9 +73,7 @@ def verify(
         ),
     ] = None,
     simulate: Simulate = None,
-    driver: Annotated[
-        str | None, option("With --simulate: behind this driver. Default: the newest.", metavar="V")
-    ] = None,
+    driver: SimulatedDriver = None,
     stages: Annotated[
         str | None,
         option(

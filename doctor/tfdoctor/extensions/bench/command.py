@@ -22,7 +22,6 @@ from tfdoctor.cli.options import (
 )
 from tfdoctor.compat import Compat
 from tfdoctor.core.errors import ExitCode, UsageError
-from tfdoctor.core.findings import Severity
 from tfdoctor.core.text import clean_line
 from tfdoctor.extensions.bench.render import make_bench_json, render_bench
 from tfdoctor.extensions.bench.svg import make_bench_svg
@@ -181,12 +180,7 @@ def bench(
         raise timed_run.interruption
     if result.stop_reason or not result.has_times:
         return ExitCode.IMPOSSIBLE
-    if fail_on is FailOn.never:
-        return ExitCode.OK
-    threshold = Severity[fail_on.value.upper()]
-    return (
-        ExitCode.FOUND if any(finding.severity >= threshold for finding in result.findings) else ExitCode.OK
-    )
+    return ExitCode.FOUND if fail_on.is_reached(result.findings) else ExitCode.OK
 
 
 def _write_results(output: Path, result: Bench, convert_to_png: Callable[[str], bytes] | None) -> Bench:

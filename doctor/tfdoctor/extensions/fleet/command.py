@@ -22,7 +22,6 @@ from tfdoctor.cli.options import (
     verbose_option,
 )
 from tfdoctor.core.errors import ExitCode, UsageError
-from tfdoctor.core.findings import Severity
 from tfdoctor.core.text import clean_line
 
 if TYPE_CHECKING:
@@ -214,12 +213,7 @@ def fleet(
         write_json(make_fleet_json(published_result))
     else:
         OUT.write(render_fleet(result, verbose=verbose, **OUT.layout))
-    if fail_on is FailOn.never:
-        return ExitCode.OK
-    threshold = Severity[fail_on.value.upper()]
-    return (
-        ExitCode.FOUND if any(finding.severity >= threshold for finding in result.findings) else ExitCode.OK
-    )
+    return ExitCode.FOUND if fail_on.is_reached(result.findings) else ExitCode.OK
 
 
 def _make_connect_command(connect: str, engine: NodeEngine, deadline: float) -> tuple[str, ...]:
