@@ -18,6 +18,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from cli.planner import call_tfdoctor
 from tfdoctor.core.findings import Cause
 from tfdoctor.logs.signatures import BENIGN_CODES
 
@@ -34,14 +35,8 @@ LOG = (
 
 
 def tfdoctor(*args: str, stdin: bytes = b"") -> tuple[int, str, str]:
-    result = subprocess.run(
-        [sys.executable, "-m", "tfdoctor", "diagnose", *args],
-        input=stdin,
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
-    return result.returncode, result.stdout.decode(), result.stderr.decode()
+    result = call_tfdoctor("diagnose", *args, stdin=stdin)
+    return result.status, result.out, result.err
 
 
 def diagnose_json(*args: str, stdin: bytes = b"") -> dict[str, Any]:

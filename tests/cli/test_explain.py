@@ -6,7 +6,6 @@ import io
 import json
 import re
 import shlex
-import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cli.planner import call_tfdoctor
 from tfdoctor.cli.explain import load_documentation
 from tfdoctor.cli.fix import resolve_codes
 from tfdoctor.cli.startup import run
@@ -278,15 +278,9 @@ def test_json_has_the_same_sections(
     [("TFD801", "libs-unlisted"), ("tfd804", "oom"), ("820", "harmless"), ("TFD821", "XLA_GPU")],
 )
 def test_codes_of_logs_are_explained(code: str, word: str) -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", "tfdoctor", "explain", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    assert word in result.stdout
+    result = call_tfdoctor("explain", code)
+    assert result.status == 0, result.err
+    assert word in result.out
 
 
 RETIRED_RULES = (

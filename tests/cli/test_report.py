@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cli.planner import call_tfdoctor
 from tfdoctor.cli.capture import record_system
 from tfdoctor.cli.report import report
 from tfdoctor.compat import Compat
@@ -26,14 +26,7 @@ from tfdoctor.system import RecordedSystem
 HOSTS = Path(__file__).parents[1] / "hosts"
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tfdoctor", "report", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+run = functools.partial(call_tfdoctor, "report")
 
 
 def make_report(name: str) -> Report:
@@ -59,12 +52,12 @@ def make_report(name: str) -> Report:
 )
 def test_report_has_the_facts_for_maintainers(name: str, parts: tuple[str, ...]) -> None:
     result = run("--facts", str(HOSTS / name))
-    assert (result.returncode, result.stderr) == (0, "")
-    assert [part for part in parts if part not in result.stdout] == []
+    assert (result.status, result.err) == (0, "")
+    assert [part for part in parts if part not in result.out] == []
     for title in ("Libraries that TensorFlow opens", "Packages", "nvidia-smi"):
-        assert f"<summary>{title}</summary>" in result.stdout
-    assert result.stdout.count("<details>") == result.stdout.count("</details>")
-    assert "GPU-1f2e3d4c" not in result.stdout
+        assert f"<summary>{title}</summary>" in result.out
+    assert result.out.count("<details>") == result.out.count("</details>")
+    assert "GPU-1f2e3d4c" not in result.out
 
 
 @pytest.mark.few(8)
@@ -152,5 +145,5 @@ def test_output_file(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_full_disk_is_an_error() -> None:
     result = run("--facts", str(HOSTS / "healthy-one-gpu"), "-o", "/dev/full")
-    assert result.returncode == 3
-    assert "No space left" in result.stderr
+    assert result.status == 3
+    assert "No space left" in result.err

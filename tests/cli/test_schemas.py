@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from cli.planner import call_tfdoctor
 from recorded import load_report
 from tfdoctor.compat import Compat
 from tfdoctor.core.findings import Cause, OutcomeKind, Stage, Verification
@@ -38,10 +38,8 @@ def validate(answer: Any, name: str) -> None:
 
 def tfdoctor(*args: str) -> tuple[int, Any, str]:
     """Return the exit status, standard output as JSON, and standard error."""
-    result = subprocess.run(
-        [sys.executable, "-m", "tfdoctor", *args], capture_output=True, text=True, timeout=120, check=False
-    )
-    return result.returncode, json.loads(result.stdout), result.stderr
+    result = call_tfdoctor(*args)
+    return result.status, result.json, result.err
 
 
 @pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda path: path.name)
