@@ -57,46 +57,33 @@ def test_every_cause_has_a_meaning() -> None:
     assert len(set(meanings)) == len(meanings)
 
 
-@pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.few(50)
-def test_every_page_has_a_next_command(query: str) -> None:
-    for whole in (False, True):
-        text = render_explanation(find_entries(query, load_documentation()), complete=whole)
-        assert re.search(r"^(What to type here: |    )\S", text, re.MULTILINE), text
-    assert ("tfdoctor build --check Dockerfile" in text) == query.startswith("TFD5")
+def test_every_page_has_a_next_command() -> None:
+    for query in QUERIES:
+        for whole in (False, True):
+            text = render_explanation(find_entries(query, load_documentation()), complete=whole)
+            assert re.search(r"^(What to type here: |    )\S", text, re.MULTILINE), text
+        assert ("tfdoctor build --check Dockerfile" in text) == query.startswith("TFD5")
 
 
-MESSAGES = sorted(
-    (line, signature.causes, signature.benign_code)
-    for signature in load_signatures().signatures
-    for line in signature.matching_examples[:1]
-    if signature.causes or signature.benign_code
-)
+def test_every_known_message_has_a_page() -> None:
+    for signature in load_signatures().signatures:
+        for line in signature.matching_examples[:1] if signature.causes or signature.benign_code else ():
+            explanation = find_entries(line, load_documentation())
+            assert explanation.rules or explanation.causes, line
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda one: one[0][:40] if isinstance(one, tuple) else "")
-def test_every_known_message_has_a_page(message: tuple[str, tuple[Cause, ...], str | None]) -> None:
-    line, causes, benign = message
-    explanation = find_entries(line, load_documentation())
-    assert explanation.rules or explanation.causes
-    assert benign or causes
-
-
-@pytest.mark.parametrize(
-    "cause", [cause for cause in Cause if not find_entries(cause.value, load_documentation()).rules]
-)
-def test_commands_can_be_copied(cause: Cause) -> None:
+def test_commands_can_be_copied() -> None:
     """Continue a long command on the next line as a shell does, and break no quoted string."""
-    commands = [
-        line
-        for entry in find_entries(cause.value, load_documentation()).causes
-        for remedy in entry.remedies
-        for line in remedy.commands
-    ]
-    text = render_explanation(find_entries(cause.value, load_documentation()), width=60)
-    lines = [" ".join(line.split()) for line in text.replace("\\\n", "").splitlines()]
-    for command in commands:
-        assert " ".join(command.split()) in lines, text
+    for cause in Cause:
+        explanation = find_entries(cause.value, load_documentation())
+        if explanation.rules:
+            continue
+        text = render_explanation(explanation, width=60)
+        lines = [" ".join(line.split()) for line in text.replace("\\\n", "").splitlines()]
+        for entry in explanation.causes:
+            for remedy in entry.remedies:
+                for command in remedy.commands:
+                    assert " ".join(command.split()) in lines, text
 
 
 @pytest.mark.parametrize("query", ["TFD203", "tfd203", "203", " 203 "])
@@ -157,13 +144,11 @@ def test_query_needs_no_quotes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert "TFD801" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("cause", list(Cause), ids=lambda cause: cause.value)
-def test_every_page_has_a_remedy(cause: Cause) -> None:
-    for query in (cause.value, cause.data.finding_code):
-        text = render_explanation(find_entries(query, load_documentation()), width=200)
-        _, heading, remedy = text.partition("What to do\n")
-        assert heading
-        assert remedy.strip()
+def test_every_page_has_a_remedy() -> None:
+    for cause in Cause:
+        for query in (cause.value, cause.data.finding_code):
+            text = render_explanation(find_entries(query, load_documentation()), width=200)
+            assert text.partition("What to do\n")[2].strip(), query
 
 
 @pytest.mark.parametrize(
@@ -211,29 +196,12 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
             assert line == line.rstrip()
 
 
-def test_colour_changes_nothing_but_colour() -> None:
-    import re
-
-    explanation = find_entries("TFD101", load_documentation())
-    coloured = render_explanation(explanation, colour=True)
-    assert "\x1b[1m" in coloured
-    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render_explanation(explanation)
-
-
 def test_command_prints_the_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert tfdoctor(monkeypatch, "explain") == 0
     out = capsys.readouterr().out
     for query in QUERIES:
         assert query in out
     assert "\x1b" not in out
-
-
-def test_output_fits_narrow_terminals(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    assert tfdoctor(monkeypatch, "explain", "203") == 0
-    assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= 40
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

@@ -37,12 +37,6 @@ def test_json_from_a_file_and_a_pipe(tmp_path: Path, kind: str) -> None:
         assert answer["data"]["release"] == "12.0"
 
 
-def test_text_output() -> None:
-    result = run("nvcc", stdin=NVCC_OUTPUT)
-    assert "kind: nvcc\n" in result.out
-    assert "release: 12.0\n" in result.out
-
-
 def test_invalid_requests_are_refused(tmp_path: Path) -> None:
     for args, message in (
         (("nvc", "-"), "Did you mean nvcc"),

@@ -46,15 +46,6 @@ def test_json_from_a_file_an_archive_and_a_pipe(tmp_path: Path) -> None:
         assert answer["unused"] == ["GPU:1"]
 
 
-def test_text_output_and_svg(tmp_path: Path) -> None:
-    picture = tmp_path / "ops.svg"
-    result = run("--svg", str(picture), stdin=LOG)
-    assert "1 of 2 operations were placed on GPU:0, 1 elsewhere." in result.out
-    svg = picture.read_text("utf-8")
-    assert ">MatMul</text>" in svg
-    assert "<title>MatMul on GPU:0: 1</title>" in svg
-
-
 @pytest.mark.parametrize(
     ("given", "args", "status"),
     [

@@ -255,7 +255,7 @@ def test_nothing_is_dim_and_only_marks_are_coloured() -> None:
                 assert len(text) <= 3, text
 
 
-@pytest.mark.parametrize("width", range(40, 90, 7))
+@pytest.mark.parametrize("width", [40, 61, 82])
 @pytest.mark.parametrize(
     "command",
     [

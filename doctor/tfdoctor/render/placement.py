@@ -18,6 +18,7 @@ from tfdoctor.render.finding import (
 )
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import Page, Text, count_columns, print_hanging
+from tfdoctor.render.screen import format_count
 
 if TYPE_CHECKING:
     from tfdoctor.logs.placement import Placement, PlacementData, PlacementDevice
@@ -148,7 +149,7 @@ def _print_table(out: Page, data: PlacementData, *, verbose: bool) -> None:
             )
             out.print(Text(f"  {label:{name_width}}{numbers}"), wrap=False)
     if len(ops) > len(shown_ops):
-        out.print(Text(f"  and {len(ops) - len(shown_ops)} other types: -v"))
+        out.print(Text(f"  and {format_count(len(ops) - len(shown_ops), 'other type')}: -v"))
 
 
 def _group_by_operation(data: PlacementData) -> tuple[list[str], dict[str, dict[str, int]]]:
@@ -287,7 +288,8 @@ def make_placement_svg(placement: Placement) -> str:
         elements.append(f'<text x="{bar_left + 6:.1f}" y="{y + 12}">{sum(counts[op].values()):,}</text>')
     height = top + ROW_HEIGHT * len(shown_ops) + 12
     if len(ops) > len(shown_ops):
-        elements.append(f'<text x="16" y="{height + 6}">and {len(ops) - len(shown_ops)} other types</text>')
+        hidden_text = format_count(len(ops) - len(shown_ops), "other type")
+        elements.append(f'<text x="16" y="{height + 6}">and {hidden_text}</text>')
         height += 18
     for sentence in _describe_omissions(data):
         elements.append(f'<text x="16" y="{height + 6}">{escape(sentence)}</text>')
