@@ -6,10 +6,14 @@ import functools
 import itertools
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 from tfdoctor.cli import check
 from tfdoctor.cli.fast_parser import PARAMETER_BY_FLAG, VALUE_OPTIONS, parse_check
 from tfdoctor.cli.main import make_command_group
+
+if TYPE_CHECKING:
+    import pytest
 
 CHECK = make_command_group().commands["check"]
 TYPER_OPTIONS = {"--simulate", "--driver"}
