@@ -6,6 +6,67 @@ The mark is `#! name`; the rest of the line is the code. `# %%` separates the ce
 from __future__ import annotations
 
 PYTHON = {
+    "copies": """
+        import os, subprocess
+        env = os.environ.copy()
+        env.setdefault("CUDA_VISIBLE_DEVIES", "0")  #! misspelt-variable
+        env.update(CUDA_VISIBLE_DEVISES="0")  #! misspelt-variable
+        env["CUDA_VISIBLE_DEVICES"] = 0  #! variable-set-wrongly
+        env["CUDA_DEVICE_ODER"]
+        other = env.copy()
+        other["NCCL_DEBGU"] = "INFO"  #! misspelt-variable
+        subprocess.Popen(["x"], env={"CUDA_VISIBLE_DEVIES": "1"})  #! misspelt-variable
+        subprocess.run(["x"], env=dict(os.environ, XLA_FLAG="1"))  #! misspelt-variable
+        subprocess.run(["x"], env=os.environ | {"TF_GPU_ALOCATOR": "1"})  #! misspelt-variable
+        subprocess.check_call(f"export CUDA_VISIBLE_DEVICES={n}", shell=True)  #! variable-set-wrongly
+        subprocess.check_call(f"export CUDA_VISIBLE_DEVICES={n}; python x", shell=True)
+        subprocess.run("python x")
+        subprocess.run(["bash", "-c", "export CUDA_VISIBLE_DEVICES=1"])
+        call(env={"CUDA_VISIBLE_DEVIES": "2"})  #! misspelt-variable
+        monkeypatch.setenv("CUDA_VISIBLE_DEVIES", "2")  #! misspelt-variable
+        monkeypatch.setenv(name, "2")
+    """,
+    "attributes": """
+        import os
+        os.environ.CUDA_VISIBLE_DEVICES = "0"  #! variable-set-wrongly
+        os.environ["CUDA_VISIBLE_DEVICES"] == "0"  #! variable-set-wrongly
+        os.environ[name] == "0"
+        os.other["CUDA_VISIBLE_DEVICES"] == "0"
+        os.environ.MINE = "0"
+        os.environ["CUDA_VISIBLE_DEVICES"]
+        os.environ.clear()
+    """,
+    "loops": """
+        import os
+        settings = {"CUDA_VISIBLE_DEVIES": "0", "NCCL_DEBUG": "3"}
+        for key, value in settings.items():
+            os.environ[key] = value  #! misspelt-variable
+        for key in settings.keys():
+            os.environ[key] = "1"  #! misspelt-variable
+        for key in ("XLA_FLAG", "MINE"):
+            os.environ.setdefault(key, "1")  #! misspelt-variable
+        names = ["CUDA_VISABLE_DEVICES"]
+        os.environ[names[0]] = "0"  #! misspelt-variable
+        os.environ[names[3]] = "0"
+        os.environ[names[-1]] = "0"  #! misspelt-variable
+    """,
+    "growth on the first": """
+        import tensorflow as tf
+        gpus = tf.config.list_physical_devices("GPU")
+        for gpu in gpus[:1]:
+            tf.config.experimental.set_memory_growth(gpu, True)  #! growth-not-on-all
+    """,
+    "growth on a copy of all": """
+        import tensorflow as tf
+        gpus = tf.config.list_physical_devices("GPU")
+        for gpu in gpus[:]:
+            tf.config.experimental.set_memory_growth(gpu, True)
+    """,
+    "growth on one": """
+        import tensorflow as tf
+        gpus = tf.config.list_physical_devices("GPU")
+        tf.config.experimental.set_memory_growth(gpus[0], True)  #! growth-not-on-all
+    """,
     # ------------------------------------------------------------ misspelt-variable
     "subscript": """
         import os
@@ -340,6 +401,121 @@ PYTHON = {
 """Name of a case: its Python code; the release is unknown."""
 
 WITH_OPTIONS: dict[str, tuple[tuple[int, int] | None, int | None, str]] = {
+    "device forms": (
+        None,
+        2,
+        """
+        import tensorflow as tf
+        with tf.device(''):
+            pass
+        with tf.device('/'):
+            pass
+        with tf.device('/cpu:0'):
+            pass
+        with tf.device('/CPU'):
+            pass
+        with tf.device('/job:worker/task:1/GPU:0'):
+            pass
+        with tf.device('/job:worker/replica:0/task:1/device:GPU:*'):
+            pass
+        with tf.device('GPU:0'):
+            pass
+        with tf.device('gpu'):
+            pass
+        with tf.device('/GPU:x'):  #! no-such-device
+            pass
+        with tf.device('/job:/GPU:0'):  #! no-such-device
+            pass
+        with tf.device('/gpu:0/gpu:1'):
+            pass
+        with tf.device('CPU:'):  #! no-such-device
+            pass
+        with tf.device('/device:XLA_GPU:0'):
+            pass
+        with tf.device('/device:TPU:0'):
+            pass
+        with tf.device('/GPU:0/job:worker'):
+            pass
+        with tf.device('/GPU 0'):  #! no-such-device
+            pass
+        with tf.device('/GPU:-1'):  #! no-such-device
+            pass
+        with tf.device('/gpu:1'):
+            pass
+    """,
+    ),
+    "several hidden": (
+        None,
+        2,
+        """
+        import os
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
+        import tensorflow as tf
+        with tf.device("/GPU:1"):
+            pass
+        with tf.device("/GPU:2"):  #! no-such-device
+            pass
+    """,
+    ),
+    "hidden by a UUID": (
+        None,
+        2,
+        """
+        import os
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0,GPU-12345678"
+        import tensorflow as tf
+        with tf.device("/GPU:2"):  #! no-such-device
+            pass
+    """,
+    ),
+    "hidden up to an invalid number": (
+        None,
+        2,
+        """
+        import os
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0,-1,1"
+        import tensorflow as tf
+        with tf.device("/GPU:1"):
+            pass
+    """,
+    ),
+    "all hidden": (
+        None,
+        2,
+        """
+        import os
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        import tensorflow as tf
+        with tf.device("/GPU:0"):  #! no-such-device
+            pass
+    """,
+    ),
+    "strings and numbers on a GPU": (
+        (1, 15),
+        None,
+        """
+        import tensorflow as tf
+        with tf.device("/gpu:0"):
+            a = tf.constant("x")  #! no-soft-placement
+            b = tf.constant(b)
+            c = tf.py_func(f, [a], tf.float32)  #! no-soft-placement
+            d = tf.Variable(1, dtype=tf.int32)  #! no-soft-placement
+            e = tf.summary.scalar("x", d)  #! no-soft-placement
+        s = tf.Session()
+        s.run(a)
+    """,
+    ),
+    "soft placement is allowed": (
+        (1, 15),
+        None,
+        """
+        import tensorflow as tf
+        with tf.device("/gpu:0"):
+            a = tf.constant("x")
+        s = tf.Session(config=tf.ConfigProto(allow_soft_placement=True))
+        s.run(a)
+    """,
+    ),
     "tf 2 names": (
         (1, 15),
         None,

@@ -360,12 +360,14 @@ def _run_on_hosts(
     )
     remaining_hosts = [host for host in hosts if host not in finished_hosts]
     if dry_run:
+        from tfdoctor.render.screen import format_count
         from tfdoctor.render.terminal import OUT
 
         names = ", ".join(clean_line(host, limit=80) for host in remaining_hosts[:50])
         omitted_note = f" and {len(remaining_hosts) - 50} more" if len(remaining_hosts) > 50 else ""
+        count = format_count(len(remaining_hosts), "host")
         OUT.write(
-            f"Would run {runner} tfdoctor.pyz {' '.join(arguments)} on {len(remaining_hosts)} hosts: {names}{omitted_note}\n"
+            f"Would run {runner} tfdoctor.pyz {' '.join(arguments)} on {count}: {names}{omitted_note}\n"
         )
         return False
     store.create_folder()
