@@ -455,11 +455,8 @@ def choose_exit_status(report: Report, fail_on: str) -> ExitCode:
         return ExitCode.OK
     if FailOn(fail_on).is_reached(report.findings):
         return ExitCode.FOUND
-    return ExitCode.IMPOSSIBLE if _is_verdict_unknown(report) else ExitCode.OK
-
-
-def _is_verdict_unknown(report: Report) -> bool:
-    """Return whether it is unknown if TensorFlow will use a GPU. A missing TensorFlow counts as known."""
     from tfdoctor.core.facts import Absent
 
-    return report.verdict.gpu_usable is None and not isinstance(report.facts.tensorflow, Absent)
+    # without TensorFlow, it is known that no GPU will be used
+    is_unknown = report.verdict.gpu_usable is None and not isinstance(report.facts.tensorflow, Absent)
+    return ExitCode.IMPOSSIBLE if is_unknown else ExitCode.OK

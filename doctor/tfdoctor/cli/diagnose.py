@@ -7,6 +7,7 @@ import enum
 import os
 import signal
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.log_arguments import select_logs, write_note
@@ -179,17 +180,15 @@ def _write_page(
     quiet: bool,
 ) -> None:
     """Write a redacted HTML page of all logs. Raise UsageError or Error if it cannot be written."""
-    from tfdoctor.cli.html_file import write_page
+    from tfdoctor.cli.html_file import write_redacted_page
     from tfdoctor.logs.excerpt import make_excerpt
     from tfdoctor.render.html.log import make_logs_html
-    from tfdoctor.system.identity import make_redactor
 
     excerpts = [
         (report, make_excerpt(stdin_copy.replay(name), report))
         for name, report in zip(log_names, reports, strict=True)
     ]
-    page = make_logs_html(excerpts, make_redactor(os.environ, include_local_names=True))
-    write_page(target, page, force=force, quiet=quiet)
+    write_redacted_page(target, partial(make_logs_html, excerpts), force=force, quiet=quiet)
 
 
 def _follow_log(name: str, compat: Compat, *, prints_verdicts: bool) -> LogReport:
