@@ -107,6 +107,7 @@ COMMANDS = {
     "recommend": (
         "recommend --gpu 'RTX 3090' --driver 470.82 --tf 2.10",
         "recommend --gpu 'RTX 3090' --driver 470.82 --tf 2.10 -v",
+        "COLUMNS=72 recommend --gpu 'RTX 3090' --driver 470.82 --tf 2.10",
         "COLUMNS=60 recommend --gpu 'GTX 1080 Ti' --driver 535 --tf 2.4",
         "recommend --gpu 'GTX 680' --tf 2.4",
         "recommend --gpu 'RTX 4090' --driver 450.80 --tf 1.14 -v",
@@ -222,11 +223,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_line(line: str, folder: Path) -> str:
     """Return the output of a command line, after it and its exit status."""
     words = shlex.split(line)
-    env = {"COLUMNS": "80", "TERM": "dumb"}
-    if words[0].startswith("COLUMNS="):
-        env["COLUMNS"] = words.pop(0).partition("=")[2]
-    result = call_tfdoctor(*words, env=env, cwd=folder)
-    return f"$ tfdoctor {line}  # {result.status}\n{result.out}{result.err}\n"
+    columns = words.pop(0).partition("=")[2] if words[0].startswith("COLUMNS=") else "80"
+    result = call_tfdoctor(*words, env={"COLUMNS": columns, "TERM": "dumb"}, cwd=folder)
+    return (
+        f"$ {shlex.join(words)}  # {columns} columns, exit status {result.status}\n{result.out}{result.err}\n"
+    )
 
 
 def compare_with_expected(name: str, text: str, refresh: bool) -> None:
