@@ -76,6 +76,7 @@ def run_tfdoctor(*arguments: str) -> tuple[int, str, str]:
         (["-h"], ["--help"]),
         (["help"], ["--help"]),
         (["help", "help"], ["--help"]),
+        (["help", "version"], ["--help"]),
         (["-V"], ["--version"]),
         (["version"], ["--version"]),
         (["help", "check"], ["check", "--help"]),
