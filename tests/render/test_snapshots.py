@@ -160,9 +160,9 @@ COMMANDS = {
         "fleet report fleet -v",
         "COLUMNS=50 fleet report fleet",
         "lint --tf 2.16 --gpus 1 lint",
-        "lint --format sarif lint/misspelt.py",
-        "lint --format junit lint",
-        "lint --diff lint",
+        "lint --tf 2.16 --gpus 1 --format sarif lint/misspelt.py",
+        "lint --tf 2.16 --gpus 1 --format junit lint",
+        "lint --tf 2.16 --gpus 1 --diff lint",
     ),
 }
 """Command lines by the name of the expected file. `COLUMNS=N` before one sets the width of the terminal."""
@@ -287,11 +287,7 @@ def list_verification_texts() -> list[str]:
 
 def list_fix_texts() -> list[str]:
     """Return the plans and results of `fix`, with an attempt of each status."""
-    texts = [
-        text
-        for host in ("plain-pip-install", "two-other-cudas", "nouveau")
-        if (text := fix_screen(HOSTS / host))
-    ]
+    texts = [text for host in ("two-other-cudas", "nouveau") if (text := fix_screen(HOSTS / host))]
     report, healthy = load_report(HOSTS / "two-other-cudas"), load_report(HOSTS / "healthy-one-gpu")
     environment = make_environment(report, "venv")
     assert environment is not None
