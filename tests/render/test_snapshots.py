@@ -224,7 +224,7 @@ def run_line(line: str, folder: Path) -> str:
     """Return the output of a command line, after it and its exit status."""
     words = shlex.split(line)
     columns = words.pop(0).partition("=")[2] if words[0].startswith("COLUMNS=") else "80"
-    result = call_tfdoctor(*words, env={"COLUMNS": columns, "TERM": "dumb"}, cwd=folder)
+    result = call_tfdoctor(*words, env={"COLUMNS": columns, "TERM": "dumb", "FORCE_COLOR": ""}, cwd=folder)
     return (
         f"$ {shlex.join(words)}  # {columns} columns, exit status {result.status}\n{result.out}{result.err}\n"
     )
