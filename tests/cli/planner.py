@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import jsonschema
 import pytest
 
 from tfdoctor.cli.startup import run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 
@@ -27,6 +34,33 @@ class CommandResult:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+def call_tfdoctor(
+    *args: str, stdin: bytes | str = b"", env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> CommandResult:
+    """Run a command line in this process, with these variables added, in this folder."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    previous_folder = Path.cwd()
+    with tempfile.TemporaryFile() as file:  # a real file, because logs are read from its descriptor
+        file.write(stdin.encode() if isinstance(stdin, str) else stdin)
+        file.seek(0)
+        streams = {"stdin": io.TextIOWrapper(file, encoding="utf-8"), "stdout": out, "stderr": err}
+        try:
+            os.chdir(cwd or previous_folder)
+            with (
+                mock.patch.multiple(sys, argv=["tfdoctor", *args], **streams),
+                mock.patch.dict(os.environ, env or {}),
+                mock.patch("threading.active_count", return_value=1),  # else a slow probe ends the tests
+                pytest.raises(SystemExit) as end,
+            ):
+                run()
+        finally:
+            os.chdir(previous_folder)
+    for stream in (out, err):
+        stream.flush()
+    texts = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
+    return CommandResult(int(end.value.code or 0), *texts)
 
 
 class Tfdoctor:

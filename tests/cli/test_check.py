@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.planner import CommandResult, call_tfdoctor
+
 HOSTS = Path(__file__).parents[1] / "hosts"
 
 
@@ -34,8 +36,8 @@ def write_script(path: Path, body: str) -> Path:
     return path
 
 
-def host(name: str, *args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
-    return run("--facts", str(HOSTS / name), *args, env=env)
+def host(name: str, *args: str, env: dict[str, str] | None = None) -> CommandResult:
+    return call_tfdoctor("check", "--facts", str(HOSTS / name), *args, env=env)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def host(name: str, *args: str, env: dict[str, str] | None = None) -> subprocess
     ],
 )
 def test_exit_status(name: str, fail_on: str, status: int) -> None:
-    assert host(name, "--fail-on", fail_on).returncode == status
+    assert host(name, "--fail-on", fail_on).status == status
 
 
 def test_folder_argument_is_an_environment(tmp_path: Path) -> None:
@@ -91,9 +93,9 @@ def test_other_arguments_are_not_executed(words: tuple[str, ...], hint: str, tmp
     bin_folder = tmp_path / "project" / ".venv" / "bin"
     bin_folder.mkdir(parents=True)
     (bin_folder / "python").symlink_to(sys.executable)
-    result = run(*words, cwd=tmp_path)
-    assert (result.returncode, result.stdout) == (2, b"")
-    assert hint in result.stderr.decode()
+    result = call_tfdoctor("check", *words, cwd=tmp_path)
+    assert (result.status, result.out) == (2, "")
+    assert hint in result.err
     assert not (tmp_path / "was-run").exists()
 
 
@@ -111,11 +113,9 @@ def test_invalid_requests_are_refused(tmp_path: Path) -> None:
         ("--timeout", "0"),
         ("--no-such-option",),
     ):
-        result = run(*args)
-        assert result.returncode == 2, args
-        assert result.stderr.startswith(b"tfdoctor: "), args
-        assert b"Traceback" not in result.stderr, args
-        assert not result.stdout, args
+        result = call_tfdoctor("check", *args)
+        assert (result.status, result.out) == (2, ""), args
+        assert result.err.startswith("tfdoctor: "), args
 
 
 def test_hanging_python_ends_at_the_timeout(tmp_path: Path) -> None:
@@ -172,16 +172,17 @@ def test_closed_pipe_is_no_error() -> None:
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
 def test_output_fits_the_encoding(encoding: str) -> None:
-    result = host("container-without-gpu", env={"PYTHONIOENCODING": encoding, "COLUMNS": "70"})
+    facts = str(HOSTS / "container-without-gpu")
+    result = run("--facts", facts, env={"PYTHONIOENCODING": encoding, "COLUMNS": "70"})
     assert result.returncode == 1
     text = result.stdout.decode(encoding)
     assert ("✗" if encoding == "utf-8" else "x ") in text
 
 
 def test_colour_is_for_terminals_or_on_request() -> None:
-    assert b"\x1b" not in host("container-without-gpu").stdout
-    assert b"\x1b[" in host("container-without-gpu", env={"FORCE_COLOR": "1", "NO_COLOR": ""}).stdout
-    assert b"\x1b" not in host("container-without-gpu", env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
+    assert "\x1b" not in host("container-without-gpu").out
+    assert "\x1b[" in host("container-without-gpu", env={"FORCE_COLOR": "1", "NO_COLOR": ""}).out
+    assert "\x1b" not in host("container-without-gpu", env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).out
 
 
 def test_deleted_working_folder(tmp_path: Path) -> None:

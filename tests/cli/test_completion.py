@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cli.planner import call_tfdoctor
 from tfdoctor.cli import completion_values
 from tfdoctor.cli.commands import list_commands
 from tfdoctor.cli.completion import FILES_MARKER, SCRIPT_BY_SHELL, Shell, list_completions
@@ -107,23 +108,22 @@ def test_every_offered_gpu_name_is_found() -> None:
     assert ("RTX 4090", "compute capability 8.9") in completion_values.complete_gpu("RTX 40")
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tfdoctor", "completion", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True)
+def run(*arguments: str) -> str:
+    return call_tfdoctor("completion", *arguments).out
 
 
 def test_output_format_of_each_shell() -> None:
     for shell in Shell:
-        assert run(shell.value).stdout == SCRIPT_BY_SHELL[shell]
-    assert run("bash", "--", "explain", "libs-unl").stdout == "libs-unlisted\n"
-    assert run("fish", "--", "explain", "libs-unl").stdout.startswith("libs-unlisted\tTensorFlow 2.12 ")
-    assert run("zsh", "--", "explain", "libs-unl").stdout.startswith("libs-unlisted:TensorFlow 2.12 ")
+        assert run(shell.value) == SCRIPT_BY_SHELL[shell]
+    assert run("bash", "--", "explain", "libs-unl") == "libs-unlisted\n"
+    assert run("fish", "--", "explain", "libs-unl").startswith("libs-unlisted\tTensorFlow 2.12 ")
+    assert run("zsh", "--", "explain", "libs-unl").startswith("libs-unlisted:TensorFlow 2.12 ")
 
 
 def test_bash_splits_words_at_equals_signs() -> None:
-    assert run("bash", "--", "check", "--fail-on", "=", "w").stdout == "warning\n"
-    assert run("bash", "--", "check", "--fail-on", "=").stdout == "error\nwarning\nnever\n"
-    assert run("bash", "--", "recommend", "--gpu", '"RTX 4090').stdout.splitlines()[0] == "RTX 4090"
+    assert run("bash", "--", "check", "--fail-on", "=", "w") == "warning\n"
+    assert run("bash", "--", "check", "--fail-on", "=") == "error\nwarning\nnever\n"
+    assert run("bash", "--", "recommend", "--gpu", '"RTX 4090').splitlines()[0] == "RTX 4090"
 
 
 @pytest.mark.few(3)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from cli.planner import call_tfdoctor
 from tfdoctor.cli.commands import list_commands
 from tfdoctor.cli.main import make_command_group
 
@@ -59,24 +58,16 @@ def test_command_loads_no_other(name: str) -> None:
 
 
 def test_no_command_prints_the_help() -> None:
-    help_result, plain_result = (
-        subprocess.run(
-            [sys.executable, "-m", "tfdoctor", *arguments], capture_output=True, text=True, check=False
-        )
-        for arguments in (["--help"], [])
-    )
-    assert plain_result.stdout == help_result.stdout
-    assert "Exit status: 0" in plain_result.stdout
-    assert not plain_result.stderr
-    assert (help_result.returncode, plain_result.returncode) == (0, 2)
+    help_result, plain_result = run_tfdoctor("--help"), run_tfdoctor()
+    assert plain_result == (2, help_result[1], "")
+    assert "Exit status: 0" in plain_result[1]
+    assert help_result[0] == 0
 
 
 def run_tfdoctor(*arguments: str) -> tuple[int, str, str]:
     """Return the exit status and both streams on a terminal of 80 columns."""
-    env = {**os.environ, "COLUMNS": "80"}
-    command = [sys.executable, "-m", "tfdoctor", *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-    return result.returncode, result.stdout, result.stderr
+    result = call_tfdoctor(*arguments, env={"COLUMNS": "80"})
+    return result.status, result.out, result.err
 
 
 @pytest.mark.parametrize(
@@ -85,6 +76,7 @@ def run_tfdoctor(*arguments: str) -> tuple[int, str, str]:
         (["-h"], ["--help"]),
         (["help"], ["--help"]),
         (["help", "help"], ["--help"]),
+        (["help", "version"], ["--help"]),
         (["-V"], ["--version"]),
         (["version"], ["--version"]),
         (["help", "check"], ["check", "--help"]),
@@ -140,11 +132,9 @@ def test_check_loads_no_slow_modules() -> None:
 
 
 def test_unknown_command_suggests_similar_ones() -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", "tfdoctor", "chek"], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 2
-    assert "'check'" in result.stderr
+    status, _, err = run_tfdoctor("chek")
+    assert status == 2
+    assert "'check'" in err
 
 
 EXIT_PROGRAM = (
@@ -186,10 +176,6 @@ def test_exit_is_immediate_unless_profiled(before: str, farewell: bool) -> None:
     ],
 )
 def test_misplaced_option_hint(words: list[str], hint: str) -> None:
-    env = os.environ | {"TFDOCTOR_CALLED": "tfdoctor"}
-    result = subprocess.run(
-        [sys.executable, "-m", "tfdoctor", *words], capture_output=True, text=True, check=False, env=env
-    )
-    assert result.returncode == 2
-    message = json.loads(result.stdout)["error"]["hint"] if "--json" in words else result.stderr
-    assert hint in message
+    result = call_tfdoctor(*words)
+    assert result.status == 2
+    assert hint in (result.json["error"]["hint"] if "--json" in words else result.err)

@@ -1,23 +1,18 @@
-"""Every screen for a recorded machine, a log or a question, with the number of lines and the width of each.
-
-`python -m render.screens [DIR...]` (in tests/) prints the table; each DIR is a further folder of logs.
-"""
+"""Every screen for a recorded machine, a log or a question."""
 
 from __future__ import annotations
 
-import sys
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recorded import FOLDERS, load_report
 from tfdoctor.cli.explain import load_documentation
 from tfdoctor.cli.machine import select_host
 from tfdoctor.compat import Compat
 from tfdoctor.core import versions
 from tfdoctor.core.findings import Severity, Stage, Verification
-from tfdoctor.diagnosis.collect import run_probes
 from tfdoctor.diagnosis.explain import find_entries, list_entries
-from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.environments.actions import format_steps
 from tfdoctor.environments.candidates import list_fix_candidates, list_unfixed, make_environment
 from tfdoctor.environments.fix_availability import make_fix_offer
@@ -40,22 +35,12 @@ from tfdoctor.render.paragraphs import count_columns
 from tfdoctor.render.plan import render_recommendation
 from tfdoctor.render.report import render_report
 from tfdoctor.render.verify import render_result, render_stage
-from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from tfdoctor.core.findings import Report
+    from collections.abc import Iterator
 
 TESTS = Path(__file__).parents[1]
-HOSTS = sorted(path.parent for path in (TESTS / "hosts").glob("*/host.json"))
 LOGS = sorted([*(TESTS / "logs/lab").glob("*.log"), *(TESTS / "logs/data").glob("*.txt")])
-
-
-@cache
-def load_report(folder: Path) -> Report:
-    compat = Compat.load()
-    return diagnose(run_probes(RecordedSystem(folder), compat), compat)
 
 
 @cache
@@ -213,57 +198,24 @@ CARDS = ("GTX 680", "GTX 1080 Ti", "RTX 4090", "RTX 5090")
 REQUESTED_VERSIONS = (None, "1.14", "2.15")
 
 
-def make_question_screens() -> dict[str, Callable[[], str | None]]:
-    """Return the screens that need no machine, by command line; each function returns None if there is no screen."""
-    screens_by_name: dict[str, Callable[[], str | None]] = {}
-    for version in releases():
-        screens_by_name[f"matrix --tf {version}"] = partial(matrix_screen, version)
-        screens_by_name[f"matrix --tf {version} --cc 12.0"] = partial(matrix_screen, version, "12.0")
-        screens_by_name[f"build --dry-run --tf {version}"] = partial(build_screen, version)
-        screens_by_name[f"install --dry-run --tf {version}"] = partial(install_screen, version)
-    for card in CARDS:
-        for version_wish in REQUESTED_VERSIONS:
-            screens_by_name[f"recommend {card} {version_wish or ''}"] = partial(
-                recommend_screen, card, None, version_wish
-            )
-    for code in codes():
-        screens_by_name[f"explain {code}"] = partial(explain_screen, code)
-    return screens_by_name
-
-
-def screens(folders: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of every screen."""
-    for host in HOSTS:
+def screens() -> Iterator[tuple[str, str | None]]:
+    """Yield the command line and the text of every screen. The text is None if there is no screen."""
+    for host in FOLDERS:
         yield f"check {host.name}", check_screen(host)
-        fix_text = fix_screen(host)
-        if fix_text is not None:
-            yield f"fix --dry-run {host.name}", fix_text
+        yield f"check --facts {host.name}", check_screen(host, here=False)
+        yield f"fix --dry-run {host.name}", fix_screen(host)
         yield f"verify {host.name}", verify_screen(host)
-    yield from (
-        (name, text) for name, screen in make_question_screens().items() if (text := screen()) is not None
-    )
-    logs = [*LOGS, *(path for folder in folders for path in sorted(Path(folder).rglob("log.txt")))]
-    for log in logs:
-        name = log.parent.name if log.name == "log.txt" else log.name
-        yield f"diagnose {name}", log_screen(log)
-
-
-def main() -> None:
-    rows = [
-        (name, lines_at(text, 80), max(map(count_columns, text.splitlines())))
-        for name, text in screens(sys.argv[1:])
-    ]
-    for name, lines, width in rows:
-        print(f"{lines:4} {width:4}  {name}")
-    for command in dict.fromkeys(name.partition(" ")[0] for name, _, _ in rows):
-        counts = sorted(lines for name, lines, _ in rows if name.startswith(command))
-        too_long = sum(count > 24 for count in counts)
-        too_wide = sum(width > 80 for name, _, width in rows if name.startswith(command))
-        print(
-            f"{command}: {len(counts)} screens, median {counts[len(counts) // 2]}, most {counts[-1]}, "
-            f"{too_long} over 24 lines, {too_wide} wider than 80"
-        )
-
-
-if __name__ == "__main__":
-    main()
+    for log in LOGS:
+        yield f"diagnose {log.name}", log_screen(log)
+    for version in releases():
+        yield f"matrix --tf {version}", matrix_screen(version)
+        yield f"matrix --tf {version} --cc 12.0", matrix_screen(version, "12.0")
+        yield f"build --dry-run --tf {version}", build_screen(version)
+        yield f"install --dry-run --tf {version}", install_screen(version)
+    for card in CARDS:
+        for driver in (None, "470.82"):
+            for version in REQUESTED_VERSIONS:
+                name = f"recommend --gpu {card} --driver {driver} --tf {version}"
+                yield name, recommend_screen(card, driver, version)
+    for code in codes():
+        yield f"explain {code}", explain_screen(code)

@@ -101,32 +101,26 @@ def make_page(folder: Path) -> bytes:
     return make_report_html(load_report(folder), check_command="tfdoctor check")
 
 
-@pytest.mark.few(12)
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_every_machine_has_a_page_with_its_verdict(folder: Path) -> None:
-    page = make_page(folder)
-    assert len(page) < MAX_PAGE_BYTES
-    text = " ".join(check_page(page).texts)
-    machine_report = load_report(folder)
-    assert " ".join(machine_report.verdict.headline.split()) in " ".join(text.split())
-    for finding in machine_report.findings:
-        assert finding.code in text
+def test_every_machine_has_a_page_with_its_verdict() -> None:
+    for folder in FOLDERS:
+        page, report = make_page(folder), load_report(folder)
+        assert len(page) < MAX_PAGE_BYTES
+        text = " ".join(" ".join(check_page(page).texts).split())
+        assert " ".join(report.verdict.headline.split()) in text
+        assert [finding.code for finding in report.findings if finding.code not in text] == []
 
 
-@pytest.mark.few(12)
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_chain_breaks_at_the_root_cause(folder: Path) -> None:
-    machine_report = load_report(folder)
-    links = make_chain(machine_report)
-    assert [link.name for link in links] == list(LINK_NAMES)
-    broken = [link for link in links if link.is_broken]
-    expected = (
-        machine_report.root_finding is not None and machine_report.root_finding.severity is Severity.ERROR
-    )
-    assert len(broken) == expected
-    assert all(link.status is Status.BAD for link in broken)
-    if machine_report.verdict.gpu_usable:
-        assert not [link.name for link in links if link.status is Status.BAD]
+def test_chain_breaks_at_the_root_cause() -> None:
+    for folder in FOLDERS:
+        report = load_report(folder)
+        links = make_chain(report)
+        assert [link.name for link in links] == list(LINK_NAMES)
+        broken = [link for link in links if link.is_broken]
+        root = report.root_finding
+        assert len(broken) == (root is not None and root.severity is Severity.ERROR), folder.name
+        assert all(link.status is Status.BAD for link in broken)
+        if report.verdict.gpu_usable:
+            assert not [link.name for link in links if link.status is Status.BAD]
 
 
 @pytest.mark.parametrize(
@@ -332,17 +326,6 @@ def verify_page(folder: Path, detail: str = "", redactor: Redactor | None = None
         simulated=simulation,
     )
     return make_verification_html(verification, redactor or Redactor())
-
-
-def test_verification_page_marks_the_failed_stage() -> None:
-    elements = check_page(verify_page(HOSTS / "no-such-uuid"))
-    classes = [
-        attributes["class"] for tag, attributes in elements.found if tag == "li" and attributes.get("class")
-    ]
-    assert classes == ["joint good", "joint bad broken", "joint unknown"]
-    text = " ".join(elements.texts)
-    assert "Simulated: no GPU was used" in text
-    assert "not tried: driver failed" in text
 
 
 def test_verification_page_is_escaped_and_redacted() -> None:

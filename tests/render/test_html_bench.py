@@ -30,13 +30,6 @@ def bench_page(stopped: str = "", redactor: Redactor | None = None, name: str = 
     return make_benchmark_html(results, redactor or Redactor())
 
 
-def test_page_has_the_result_a_chart_and_every_time() -> None:
-    elements = check_page(bench_page(), pictures=1)
-    text = " ".join(elements.texts)
-    for phrase in ("faster", "matmul on GPU:0", "Tesla T4", "4096", "95 % interval"):
-        assert phrase in text
-
-
 def test_page_is_escaped_and_redacted() -> None:
     page = bench_page(f"/home/{USER}/x: {HOSTILE}", Redactor(users=(USER,)), HOSTILE)
     elements = check_page(page, pictures=1)

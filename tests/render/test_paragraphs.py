@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdoctor.render.paragraphs import Page, Text, count_columns, print_hanging
+from tfdoctor.render.paragraphs import (
+    Page,
+    Text,
+    count_columns,
+    format_commands,
+    print_hanging,
+    select_commands,
+    shorten_text,
+    truncate_text,
+)
 from tfdoctor.render.tables import get_text
 from tfdoctor.render.tables import make_console as rich_page
 
@@ -53,3 +62,62 @@ def test_each_text_keeps_its_style() -> None:
         page, Text("✗ ", style="bold red") + Text("GPU  ", style="bold"), "one two three four five six seven"
     )
     assert page.text == "\x1b[1;31m✗ \x1b[0m\x1b[1mGPU  \x1b[0mone two three four five six\n       seven\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "lines", "expected"),
+    [
+        ("One two. Three four.", 20, 1, "One two. Three four."),
+        ("One two. Three four.", 19, 1, "One two."),
+        ("One two. Three four.", 19, 2, "One two. Three four."),
+        ("One two; three four five.", 14, 1, "One two."),
+        ("One (two; three) four five six seven.", 16, 1, "One (two; three) four five six seven."),
+        ("One two three four five.", 10, 1, "One two three four five."),
+        ("One two three four five.", 8, 1, "One …"),
+        ("One two three four five.", 6, 1, "One …"),
+        ("One two three. Four", 7, 1, "One two three."),
+        ("abcdefghijklmnop", 4, 1, "ab …"),
+    ],
+)
+def test_shortened_text_keeps_whole_sentences(text: str, columns: int, lines: int, expected: str) -> None:
+    assert shorten_text(text, columns, lines) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "expected"),
+    [
+        ("abc def", 7, "abc def"),
+        ("abc def", 6, "abc …"),
+        ("abc, de", 6, "abc …"),
+        ("abcdefgh ij", 7, "abcde …"),
+    ],
+)
+def test_truncated_text(text: str, columns: int, expected: str) -> None:
+    assert truncate_text(text, columns) == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "width", "lines"),
+    [
+        ("a b", 13, ["          a b"]),
+        ("aaaa bbbb cccc", 24, ["          aaaa bbbb cccc"]),
+        ("aaaa bbbb cccc", 23, ["          aaaa bbbb \\", "              cccc"]),
+        ("aaaaaaaaaaaa bbb", 20, ["    aaaaaaaaaaaa bbb"]),
+        ("cat << E aaaa bbbb", 20, ["  cat << E aaaa bbbb"]),
+        ("aaaa bbbb # cccc dddd", 20, ["          aaaa bbbb # cccc dddd"]),
+        ("a\nb", 20, ["          a", "          b"]),
+    ],
+)
+def test_lines_of_a_command(command: str, width: int, lines: list[str]) -> None:
+    assert list(format_commands([command], 10, width)) == lines
+
+
+def test_selected_commands_fit() -> None:
+    commands = ["a b", "aaaa bbbb cccc", "d"]
+    assert [select_commands(commands, 10, 23, count) for count in (0, 1, 2, 3, 4)] == [
+        ["a b"],
+        ["a b"],
+        ["a b"],
+        ["a b", "aaaa bbbb cccc"],
+        commands,
+    ]

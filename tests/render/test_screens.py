@@ -11,15 +11,13 @@ import re
 import shlex
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from functools import cache
 
 import pytest
 
+from recorded import FOLDERS, HOSTS, load_report
 from render.screens import (
-    CARDS,
-    HOSTS,
     LOGS,
-    REQUESTED_VERSIONS,
     build_screen,
     check_screen,
     codes,
@@ -28,15 +26,13 @@ from render.screens import (
     install_screen,
     lines_at,
     load_log_report,
-    load_report,
     log_screen,
-    make_question_screens,
     matrix_screen,
     releases,
+    screens,
     verify_screen,
 )
 from tfdoctor.cli.explain import load_documentation
-from tfdoctor.cli.machine import select_host
 from tfdoctor.compat import Compat
 from tfdoctor.core import versions
 from tfdoctor.core.facts import Known, value_of
@@ -50,13 +46,9 @@ from tfdoctor.prediction.fit.matrix import MatrixQuery, find_code_on_gpu, select
 from tfdoctor.render.explain import render_explanation
 from tfdoctor.render.matrix import render_overview, render_rows
 from tfdoctor.render.paragraphs import Page, count_columns, print_commands, shorten_text, truncate_text
-from tfdoctor.render.plan import render_recommendation
 from tfdoctor.render.report import render_report
 from tfdoctor.render.run_summary import render_run
 from tfdoctor.rules import ALL_RULES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMPAT = Compat.load()
 MAX_SCREEN_LINES = 24
@@ -73,14 +65,33 @@ def find_too_wide(text: str, width: int) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
-@pytest.mark.parametrize("here", [True, False])
-@pytest.mark.few(60)
-def test_check_is_one_screen(host: Path, here: bool) -> None:
-    text = check_screen(host, here=here)
-    assert lines_at(text, 80) <= MAX_SCREEN_LINES - 2, text
-    for width in (80, 40):
-        assert not find_too_wide(check_screen(host, width, here=here), width)
+@cache
+def list_screens() -> dict[str, str]:
+    return {name: text for name, text in screens() if text is not None}
+
+
+def test_every_screen_fits() -> None:
+    texts = list_screens()
+    assert len(texts) > 1000
+    too_long = [
+        name
+        for name, text in texts.items()
+        if lines_at(text, 80) > MAX_SCREEN_LINES - 2 * (not name.startswith(("fix", "verify", "recommend")))
+    ]
+    too_wide = [line for text in texts.values() for line in find_too_wide(text, 80)]
+    assert (too_long, too_wide) == ([], [])
+
+
+def test_every_screen_fits_a_narrow_terminal() -> None:
+    texts = [screen(host, 40) for host in FOLDERS for screen in (check_screen, fix_screen, verify_screen)]
+    texts += [log_screen(log, 40) for log in LOGS]
+    texts += [
+        screen(version, width=40)
+        for version in ("1.14.0", "2.5.0", "2.21.0")
+        for screen in (matrix_screen, build_screen, install_screen)
+    ]
+    texts += [explain_screen(code, 40) for code in codes()]
+    assert [line for text in texts for line in find_too_wide(text or "", 40)] == []
 
 
 def find_bold_commands(coloured: str) -> list[str]:
@@ -95,85 +106,62 @@ CHANGES = re.compile(
     "Undo: |To undo|cannot be undone|nothing to undo|only looks|takes all of it back|It holds |It lasts |It applies |"
     "A restart |Nothing here changes|What runs in"
 )
+VERDICTS = {
+    True: "will use",
+    False: "will not use|cannot use it|not installed",
+    None: "[Cc]ould not|cannot be|not installed",
+}
 
 
-@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
-@pytest.mark.few(40)
-def test_first_screen_answers_five_questions(host: Path) -> None:
+@pytest.mark.parametrize("command", ["check", "fix --dry-run"])
+def test_first_screen_answers_five_questions(command: str) -> None:
     """Is the GPU used, why not, what to type, can it be undone, and what can be done without root?"""
-    report, text = load_report(host), check_screen(host)
-    lines = text.splitlines()
-    verdicts = {
-        True: "will use",
-        False: "will not use|cannot use it|not installed",
-        None: "[Cc]ould not|cannot be|not installed",
-    }
-    assert re.search(verdicts[report.verdict.gpu_usable], " ".join(lines[1:6])), text
-    if report.main_finding is None or NOTHING_TO_TYPE in " ".join(text.split()):
-        return
-    assert "  Why " in text
-    assert re.search(r"^  (Fix it|Do) ", text, re.MULTILINE), text
-    commands = find_bold_commands(check_screen(host, colour=True))
-    assert commands, text
-    assert CHANGES.search(" ".join(text.split())), text
-    if report.main_finding.remedies[0].changes_system or any("sudo " in command for command in commands):
-        assert "  No root? " in text, text
+    for host in FOLDERS:
+        report, screen = load_report(host), list_screens().get(f"{command} {host.name}", "")
+        text, finding = " ".join(screen.split()), report.main_finding
+        if command == "check":
+            assert re.search(VERDICTS[report.verdict.gpu_usable], " ".join(screen.splitlines()[1:6])), screen
+        if not screen or finding is None or not finding.remedies or NOTHING_TO_TYPE in text:
+            continue
+        if command == "check":
+            assert "  Why " in screen, screen
+            commands = find_bold_commands(check_screen(host, colour=True))
+            assert commands, screen
+            assert CHANGES.search(text), screen
+            if finding.remedies[0].changes_system or any("sudo " in typed for typed in commands):
+                assert "  No root? " in screen, screen
+        else:
+            has_commands = any(remedy.commands for remedy in finding.remedies)
+            assert "To have it done: tfdoctor fix" in text or "Fix can do nothing here." in text
+            assert CHANGES.search(text) or "--undo" in text or not has_commands or "(-v)" in text, text
+            assert "No root" in text or not has_commands or "(-v)" in text, text
 
 
-@pytest.mark.parametrize("log", LOGS, ids=lambda path: path.name)
-@pytest.mark.few(60)
-def test_first_screen_of_a_log_answers_five_questions(log: Path) -> None:
-    report, text = load_log_report(log), " ".join(log_screen(log).split())
-    if (
-        report.root_finding is None
-        or report.root_finding.severity < Severity.ERROR
-        or report.cause is Cause.HEALTHY
-    ):
-        return
-    assert re.search("did not use the GPU|failed on it|may not have used|does not say", text), text
-    assert " Why " in text
-    assert find_bold_commands(log_screen(log, colour=True)), text
-    assert CHANGES.search(text), text
-    assert "No root needed" in text or "No root? " in text, text
+def test_first_screen_of_a_log_answers_five_questions() -> None:
+    for log in LOGS:
+        report, text = load_log_report(log), " ".join(log_screen(log).split())
+        root = report.root_finding
+        if root is None or root.severity < Severity.ERROR or report.cause is Cause.HEALTHY:
+            continue
+        assert re.search("did not use the GPU|failed on it|may not have used|does not say", text), text
+        assert " Why " in text
+        assert find_bold_commands(log_screen(log, colour=True)), text
+        assert CHANGES.search(text), text
+        assert "No root needed" in text or "No root? " in text, text
+        undecided = root.explanation.partition("does not rule out: ")[2]
+        assert not any(cause.value in undecided for cause in report.other_causes if "-" in cause.value)
+        assert not re.search("(?:^|; )A ", undecided)
 
 
-@pytest.mark.parametrize("log", LOGS, ids=lambda path: path.name)
-@pytest.mark.few(60)
-def test_undecided_causes_of_a_log_are_described(log: Path) -> None:
-    report = load_log_report(log)
-    undecided = (
-        report.root_finding.explanation.partition("does not rule out: ")[2]
-        if report.root_finding is not None
-        else ""
-    )
-    assert not any(cause.value in undecided for cause in report.other_causes if "-" in cause.value)
-    assert not re.search("(?:^|; )A ", undecided)
-
-
-@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
-@pytest.mark.few(40)
-def test_dry_run_of_fix_answers_five_questions(host: Path) -> None:
-    report, screen = load_report(host), fix_screen(host)
-    if screen is None or report.main_finding is None or not report.main_finding.remedies:
-        return
-    text = " ".join(screen.split())
-    assert re.search("will use|will not use|cannot use it|could not|cannot be|not installed", text), text
-    has_commands = any(remedy.commands for remedy in report.main_finding.remedies)
-    assert "To have it done: tfdoctor fix" in text or "Fix can do nothing here." in text
-    assert CHANGES.search(text) or "--undo" in text or not has_commands or "(-v)" in text, text
-    assert "No root" in text or not has_commands or "(-v)" in text, text
-
-
-@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
-@pytest.mark.few(40)
-def test_check_truncates_nothing(host: Path) -> None:
-    for width in (80, 60, 40):
-        text = check_screen(host, width)
-        assert "…" not in text.replace(", …)", ""), text
+def test_check_truncates_nothing() -> None:
+    for host in FOLDERS:
+        for width in (80, 60, 40):
+            text = check_screen(host, width)
+            assert "…" not in text.replace(", …)", ""), text
 
 
 def test_row_names_the_missing_library() -> None:
-    facts = load_report(next(host for host in HOSTS if host.name == "healthy-tf221")).facts
+    facts = load_report(HOSTS / "healthy-tf221").facts
     loader = value_of(facts.loader)
     assert loader is not None
     for soname, missing in (
@@ -196,19 +184,20 @@ def test_row_names_the_missing_library() -> None:
             assert missing in " ".join(render_report(report, width=width).split("CUDA ")[-1].split())
 
 
-@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
-@pytest.mark.few(40)
-def test_marked_row_states_its_problem(host: Path) -> None:
+def test_marked_row_states_its_problem() -> None:
     """The row contains the short text or the title of one of its findings."""
-    report, text = load_report(host), check_screen(host)
-    assert "see above" not in text
-    rows = {row[0]: row[1] for row in re.findall(r"^[✗!] (\w+) {2,}(.+) \[TFD\d+\]$", text, re.MULTILINE)}
-    for area in report.areas:
-        if area.name in rows and not area.explains_status and area.status is not Status.GOOD:
-            titles = [item.title for item in area.findings] + [
-                item.short_title for item in area.findings if item.short_title
-            ]
-            assert any(item in rows[area.name] for item in titles), text
+    for host in FOLDERS:
+        report, text = load_report(host), check_screen(host)
+        assert "see above" not in text
+        rows = {row[0]: row[1] for row in re.findall(r"^[✗!] (\w+) {2,}(.+) \[TFD\d+\]$", text, re.MULTILINE)}
+        for area in report.areas:
+            if area.name in rows and not area.explains_status and area.status is not Status.GOOD:
+                titles = [
+                    title for item in area.findings for title in (item.title, item.short_title) if title
+                ]
+                assert any(title in rows[area.name] for title in titles), text
+        for count, kind in re.findall(r"^(\d+) (problem|warning)s?\b", text, re.MULTILINE):
+            assert count == "1" or re.search(rf"{count} {kind}s \(TFD\d+", text), text
 
 
 def test_every_rule_has_a_short_row_text() -> None:
@@ -216,65 +205,6 @@ def test_every_rule_has_a_short_row_text() -> None:
         if rule.summary_area is not None:
             assert 5 < len(rule.short_title) <= 40, rule.code
             assert not rule.short_title.endswith("."), rule.code
-
-
-def test_row_names_the_gpu_or_the_release() -> None:
-    for name, row in (
-        ("pascal-with-cudnn-9-11", "GTX 1080 Ti: too old for cuDNN 9.11.0.98"),
-        ("driver-below-cuda-12", "Driver       470.256.02, for CUDA up to 11.4: too old for CUDA 12.5"),
-        ("hidden-by-slurm", "Environment  CUDA_VISIBLE_DEVICES='NoDevFiles': hides every GPU"),
-        ("compute-prohibited", ": its compute mode forbids computing"),
-    ):
-        assert row in check_screen(next(host for host in HOSTS if host.name == name))
-
-
-def test_several_problems_are_all_listed() -> None:
-    texts = {host.name: check_screen(host) for host in HOSTS}
-    for name, text in texts.items():
-        for count, kind in re.findall(r"^(\d+) (problem|warning)s?\b", text, re.MULTILINE):
-            if int(count) > 1:
-                assert re.search(rf"{count} {kind}s \(TFD\d+", text), name
-
-
-@pytest.mark.parametrize("log", LOGS, ids=lambda path: path.name)
-@pytest.mark.few(60)
-def test_diagnose_is_one_screen(log: Path) -> None:
-    text = log_screen(log)
-    assert lines_at(text, 80) <= MAX_SCREEN_LINES - 2, text
-    for width in (80, 40):
-        assert not find_too_wide(log_screen(log, width), width)
-
-
-@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
-@pytest.mark.few(40)
-def test_fix_and_verify_are_one_screen(host: Path) -> None:
-    for screen in (fix_screen, verify_screen):
-        text = screen(host)
-        assert text is None or lines_at(text, 80) <= MAX_SCREEN_LINES, text
-        for width in (80, 40):
-            assert not find_too_wide(screen(host, width) or "", width)
-
-
-QUESTIONS = make_question_screens()
-
-
-@pytest.mark.parametrize("name", QUESTIONS)
-@pytest.mark.few(60)
-def test_question_is_one_screen(name: str) -> None:
-    """Screens of matrix for one release, the dry runs of build and install, recommend and explain."""
-    text = QUESTIONS[name]()
-    if text is not None:
-        assert lines_at(text, 80) <= MAX_SCREEN_LINES - 2, text
-        assert not find_too_wide(text, 80), text
-
-
-@pytest.mark.parametrize("width", [40, 60, 100])
-def test_question_fits_the_width(width: int) -> None:
-    for version in ("1.14.0", "2.5.0", "2.21.0"):
-        for screen in (matrix_screen, build_screen, install_screen):
-            assert not find_too_wide(screen(version, width=width) or "", width)
-    for code in codes()[::7]:
-        assert not find_too_wide(explain_screen(code, width), width)
 
 
 def test_verbose_explanation_is_longer() -> None:
@@ -289,49 +219,33 @@ def test_verbose_explanation_is_longer() -> None:
     assert shorter > 3
 
 
-@pytest.mark.few(3)
-@pytest.mark.parametrize("driver", [None, "470.82"])
-@pytest.mark.parametrize("card", CARDS)
-def test_recommend_is_one_screen(card: str, driver: str | None) -> None:
-    """Show what fits a GPU and a driver, or why nothing fits."""
-    host = select_host(COMPAT, gpus=[card], driver=driver, facts=None)
-    for version in REQUESTED_VERSIONS:
-        recommendation = recommend(COMPAT, Request(tensorflow=version), host)
-        text = render_recommendation(recommendation)
-        assert lines_at(text, 80) <= MAX_SCREEN_LINES, text
-        for width in (80, 40):
-            assert not find_too_wide(render_recommendation(recommendation, width=width), width)
-
-
-@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
-@pytest.mark.few(40)
-def test_verbose_shows_everything(host: Path) -> None:
+def test_verbose_shows_everything() -> None:
     """What the screen omits is shown with -v."""
-    report = load_report(host)
-    verbose = "".join(render_report(report, verbose=True, width=200).split()).lower()
-    for finding in report.findings:
-        texts = [
-            finding.title.removeprefix("TensorFlow 2.18.1 "),
-            finding.explanation,
-            *(evidence.text for evidence in finding.evidence),
-        ]
-        for remedy in finding.remedies:
-            texts += [remedy.text.removeprefix("Or ")[1:], *remedy.commands]
-        for text in texts:
-            assert "".join(text.split())[:300].lower() in verbose
+    for host in FOLDERS:
+        report = load_report(host)
+        verbose = "".join(render_report(report, verbose=True, width=200).split()).lower()
+        for finding in report.findings:
+            texts = [
+                finding.title.removeprefix("TensorFlow 2.18.1 "),
+                finding.explanation,
+                *(evidence.text for evidence in finding.evidence),
+            ]
+            for remedy in finding.remedies:
+                texts += [remedy.text.removeprefix("Or ")[1:], *remedy.commands]
+            for text in texts:
+                assert "".join(text.split())[:300].lower() in verbose
 
 
-@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
-@pytest.mark.few(40)
-def test_nothing_is_dim_and_only_marks_are_coloured(host: Path) -> None:
-    for style, text in re.findall(r"\x1b\[([\d;]+)m([^\x1b]*)", check_screen(host, colour=True)):
-        assert "2" not in style.split(";")
-        if style not in {"0", "1"}:
-            assert {"31", "32", "33"} & set(style.split(";"))  # no other colour is used
-            assert len(text) <= 3, text
+def test_nothing_is_dim_and_only_marks_are_coloured() -> None:
+    for host in FOLDERS:
+        for style, text in re.findall(r"\x1b\[([\d;]+)m([^\x1b]*)", check_screen(host, colour=True)):
+            assert "2" not in style.split(";")
+            if style not in {"0", "1"}:
+                assert {"31", "32", "33"} & set(style.split(";"))  # no other colour is used
+                assert len(text) <= 3, text
 
 
-@pytest.mark.parametrize("width", range(40, 90, 7))
+@pytest.mark.parametrize("width", [40, 61, 82])
 @pytest.mark.parametrize(
     "command",
     [
@@ -365,25 +279,24 @@ def test_text_is_shortened_to_few_lines() -> None:
     assert count_columns(truncate_text("日本" * 30, 15)) <= 15
 
 
-@pytest.mark.few(8)
-@pytest.mark.parametrize("log", LOGS, ids=lambda path: path.name)
-def test_run_is_one_screen(log: Path) -> None:
+def test_run_is_one_screen() -> None:
     """Show what `run` adds at a program's end, with the program's name above it and the notes below."""
     notes = (
         "tfdoctor set TF_CPP_MAX_VLOG_LEVEL for this program, so that TensorFlow names what it could not open.",
     )
-    text = render_run(
-        ["python", "train.py"],
-        1,
-        load_log_report(log),
-        has_messages=True,
-        failures=(),
-        lost_bytes=0,
-        notes=notes,
-        verbose=False,
-        quiet=False,
-    )
-    assert lines_at(text, 80) <= MAX_SCREEN_LINES, text
+    for log in LOGS:
+        text = render_run(
+            ["python", "train.py"],
+            1,
+            load_log_report(log),
+            has_messages=True,
+            failures=(),
+            lost_bytes=0,
+            notes=notes,
+            verbose=False,
+            quiet=False,
+        )
+        assert lines_at(text, 80) <= MAX_SCREEN_LINES, text
 
 
 def test_overview_of_minors_is_one_screen() -> None:

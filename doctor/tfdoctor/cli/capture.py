@@ -21,7 +21,6 @@ from tfdoctor.system import RecordedSystem, RecordingSystem, archive, bundle
 from tfdoctor.system.identity import make_redactor
 
 if TYPE_CHECKING:
-    from tfdoctor.core.facts import Facts
     from tfdoctor.core.findings import Report
     from tfdoctor.core.privacy.redactor import Redactor
     from tfdoctor.system import System
@@ -57,7 +56,7 @@ def record_system(
     """
     recording_system = RecordingSystem(system)
     host_report = examine(recording_system, compat, python=python, timeout=timeout)
-    full_recording = recording_system.get_recording(_make_variable_filter(host_report.facts))
+    full_recording = recording_system.get_recording(host_report.facts.environment.variables.__contains__)
     full_recording.python = python
     redactor = make_redactor(system.env, include_local_names=local)
     redacted_recording = bundle.redact_recording(bundle.shorten_recording(full_recording), redactor)
@@ -83,11 +82,6 @@ def record_system(
         redactor=redactor,
         differences=differences,
     )
-
-
-def _make_variable_filter(facts: Facts) -> Any:
-    """Return a predicate that accepts the names of the environment variables among the facts."""
-    return facts.environment.variables.__contains__
 
 
 def describe_differences(host_report: Report, recording_report: Report) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from tfdoctor.cli.options import (
     Json,
     Quiet,
     Simulate,
+    SimulatedDriver,
     Timeout,
     Yes,
     argument,
@@ -52,9 +53,7 @@ def check(
         option("Also run TensorFlow in a child process and compare (some seconds).", "--deep"),
     ] = False,
     simulate: Simulate = None,
-    driver: Annotated[
-        str | None, option("With --simulate: behind this driver. Default: the newest.", metavar="V")
-    ] = None,
+    driver: SimulatedDriver = None,
     facts: Annotated[
         Path | None,
         option("Judge a recorded machine (what `capture` wrote) instead of this one.", metavar="BUNDLE"),
@@ -377,6 +376,7 @@ def _write_page(
 
     from tfdoctor.cli.html_file import write_page
     from tfdoctor.render.html.check import make_report_html
+    from tfdoctor.render.screen import find_main_offer
 
     redact = recording.redactor.text
     redacted_report = recording.recording_report
@@ -389,11 +389,9 @@ def _write_page(
             computed=tuple(map(redact, observed.computed)),
         )
         redacted_report = evaluate_facts(redacted_report.facts, compat, observed)
-    main_finding = report.main_finding
-    # the page shows only a fix for the finding that it puts first
-    main_offer = (
-        offer if offer is not None and any(finding is main_finding for finding in offer.findings) else None
-    )
+    main_offer = find_main_offer(
+        report, offer
+    )  # the page shows only a fix for the finding that it puts first
     page = make_report_html(
         redacted_report,
         check_command=redact(check_command),
@@ -453,18 +451,12 @@ def choose_exit_status(report: Report, fail_on: str) -> ExitCode:
     It is 1 if a finding is at least as severe as `fail_on`. Otherwise it is 3 if it is unknown whether TensorFlow will
     use a GPU, and 0 if that is known. It is always 0 if `fail_on` is "never".
     """
-    from tfdoctor.core.findings import Severity
-
     if fail_on == "never":
         return ExitCode.OK
-    threshold = Severity[fail_on.upper()]
-    if any(finding.severity >= threshold for finding in report.findings):
+    if FailOn(fail_on).is_reached(report.findings):
         return ExitCode.FOUND
-    return ExitCode.IMPOSSIBLE if _is_verdict_unknown(report) else ExitCode.OK
-
-
-def _is_verdict_unknown(report: Report) -> bool:
-    """Return whether it is unknown if TensorFlow will use a GPU. A missing TensorFlow counts as known."""
     from tfdoctor.core.facts import Absent
 
-    return report.verdict.gpu_usable is None and not isinstance(report.facts.tensorflow, Absent)
+    # without TensorFlow, it is known that no GPU will be used
+    is_unknown = report.verdict.gpu_usable is None and not isinstance(report.facts.tensorflow, Absent)
+    return ExitCode.IMPOSSIBLE if is_unknown else ExitCode.OK

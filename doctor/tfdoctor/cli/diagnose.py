@@ -7,6 +7,7 @@ import enum
 import os
 import signal
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.log_arguments import select_logs, write_note
@@ -24,7 +25,6 @@ from tfdoctor.cli.options import (
 )
 from tfdoctor.compat import Compat
 from tfdoctor.core.errors import ExitCode, UsageError
-from tfdoctor.core.findings import Severity
 from tfdoctor.core.text import clean, clean_line
 from tfdoctor.logs.report import LogReport, diagnose_log, merge_host_finding
 from tfdoctor.render.log import make_log_json, render_log
@@ -114,7 +114,8 @@ def diagnose(
         for number, report in enumerate(reports):
             text = render_log(report, verbose=verbose, quiet=quiet, heading=len(reports) > 1, **OUT.layout)
             OUT.write(text if number == 0 and not follow else f"\n{text}")
-    return choose_exit_status(reports, fail_on.value)
+    has_finding = any(fail_on.is_reached(report.findings) for report in reports)
+    return ExitCode.FOUND if has_finding else ExitCode.OK
 
 
 def _apply_host_facts(reports: Sequence[LogReport], compat: Compat) -> list[LogReport]:
@@ -126,15 +127,6 @@ def _apply_host_facts(reports: Sequence[LogReport], compat: Compat) -> list[LogR
     return [
         merge_host_finding(log_report, report.verdict.cause, report.root_finding) for log_report in reports
     ]
-
-
-def choose_exit_status(reports: Sequence[LogReport], fail_on: str) -> ExitCode:
-    """Return 1 if a finding is at least as severe as `fail_on`, else 0. Return 0 if `fail_on` is "never"."""
-    if fail_on == "never":
-        return ExitCode.OK
-    threshold = Severity[fail_on.upper()]
-    has_finding = any(finding.severity >= threshold for report in reports for finding in report.findings)
-    return ExitCode.FOUND if has_finding else ExitCode.OK
 
 
 # ---------------------------------------------------------------- input
@@ -188,17 +180,15 @@ def _write_page(
     quiet: bool,
 ) -> None:
     """Write a redacted HTML page of all logs. Raise UsageError or Error if it cannot be written."""
-    from tfdoctor.cli.html_file import write_page
+    from tfdoctor.cli.html_file import write_redacted_page
     from tfdoctor.logs.excerpt import make_excerpt
     from tfdoctor.render.html.log import make_logs_html
-    from tfdoctor.system.identity import make_redactor
 
     excerpts = [
         (report, make_excerpt(stdin_copy.replay(name), report))
         for name, report in zip(log_names, reports, strict=True)
     ]
-    page = make_logs_html(excerpts, make_redactor(os.environ, include_local_names=True))
-    write_page(target, page, force=force, quiet=quiet)
+    write_redacted_page(target, partial(make_logs_html, excerpts), force=force, quiet=quiet)
 
 
 def _follow_log(name: str, compat: Compat, *, prints_verdicts: bool) -> LogReport:

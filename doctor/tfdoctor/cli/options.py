@@ -5,10 +5,13 @@ from __future__ import annotations
 import enum
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from tfdoctor.cli import completion_values
 from tfdoctor.core.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
     "Driver",
@@ -27,6 +30,7 @@ __all__ = [
     "Python",
     "Quiet",
     "Simulate",
+    "SimulatedDriver",
     "Timeout",
     "Yes",
     "argument",
@@ -96,6 +100,14 @@ class FailOn(str, enum.Enum):
     warning = "warning"
     never = "never"
 
+    def is_reached(self, findings: Iterable[Any]) -> bool:
+        """Return whether a finding is at least this severe."""
+        from tfdoctor.core.findings import Severity
+
+        return self is not FailOn.never and any(
+            finding.severity >= Severity[self.name.upper()] for finding in findings
+        )
+
 
 class Installer(str, enum.Enum):
     """The tool that installs packages."""
@@ -132,6 +144,9 @@ Gpus = Annotated[
     ),
 ]
 Driver = Annotated[str | None, option("For this driver.", metavar="V")]
+SimulatedDriver = Annotated[
+    str | None, option("With --simulate: behind this driver. Default: the newest.", metavar="V")
+]
 Simulate = Annotated[
     list[str] | None,
     option(

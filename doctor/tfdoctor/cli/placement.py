@@ -10,7 +10,6 @@ from tfdoctor.cli.log_arguments import select_logs, write_note
 from tfdoctor.cli.options import FailOn, FailOnOption, Force, Json, argument, command, option, verbose_option
 from tfdoctor.compat import Compat
 from tfdoctor.core.errors import ExitCode
-from tfdoctor.core.findings import Severity
 from tfdoctor.core.text import clean
 from tfdoctor.logs.placement import evaluate_placement, infer_release_range, needs_kernels, read_placement
 from tfdoctor.render.placement import make_placement_json, make_placement_svg, render_placement
@@ -63,9 +62,4 @@ def placement(
         write_json(make_placement_json(result))
     else:
         OUT.write(render_placement(result, verbose=verbose, **OUT.layout))
-    if fail_on is FailOn.never:
-        return ExitCode.OK
-    threshold = Severity[fail_on.value.upper()]
-    return (
-        ExitCode.FOUND if any(finding.severity >= threshold for finding in result.findings) else ExitCode.OK
-    )
+    return ExitCode.FOUND if fail_on.is_reached(result.findings) else ExitCode.OK

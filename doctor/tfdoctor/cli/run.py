@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.options import FailOn, Quiet, argument, command, option, verbose_option
 from tfdoctor.core.errors import Error, UsageError
-from tfdoctor.core.findings import Severity
 from tfdoctor.core.text import clean_line
 from tfdoctor.system import signals
 from tfdoctor.verification.running.launch import (
@@ -175,8 +174,7 @@ def _write_report(
     )
     ERR.write(f"\n{text}" if program.has_open_line else text)
     ERR.flush()
-    if result is None or fail_on is FailOn.never:
+    if result is None:
         return False
-    threshold = Severity[fail_on.value.upper()]
     placement_findings = result.placement.findings if result.placement is not None else ()
-    return any(finding.severity >= threshold for finding in (*result.report.findings, *placement_findings))
+    return fail_on.is_reached((*result.report.findings, *placement_findings))

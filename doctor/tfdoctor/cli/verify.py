@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +15,7 @@ from tfdoctor.cli.options import (
     Json,
     Quiet,
     Simulate,
+    SimulatedDriver,
     argument,
     check_finite,
     command,
@@ -72,9 +73,7 @@ def verify(
         ),
     ] = None,
     simulate: Simulate = None,
-    driver: Annotated[
-        str | None, option("With --simulate: behind this driver. Default: the newest.", metavar="V")
-    ] = None,
+    driver: SimulatedDriver = None,
     stages: Annotated[
         str | None,
         option(
@@ -148,18 +147,11 @@ def verify(
     if junit_file is not None:
         write_file(junit_file, make_junit_xml(verification).encode("utf-8"), force=force, option="--junit")
     if html is not None:
-        _write_page(html, verification, force=force, quiet=quiet)
+        from tfdoctor.cli.html_file import write_redacted_page
+        from tfdoctor.render.html.verify import make_verification_html
+
+        write_redacted_page(html, partial(make_verification_html, verification), force=force, quiet=quiet)
     return ExitCode.OK if verification.ok else ExitCode.FOUND
-
-
-def _write_page(target: Path, verification: Verification, *, force: bool, quiet: bool) -> None:
-    """Write a redacted HTML page. Raise UsageError or Error if it cannot be written."""
-    from tfdoctor.cli.html_file import write_page
-    from tfdoctor.render.html.verify import make_verification_html
-    from tfdoctor.system.identity import make_redactor
-
-    page = make_verification_html(verification, make_redactor(os.environ, include_local_names=True))
-    write_page(target, page, force=force, quiet=quiet)
 
 
 def _verify_image(compat: Compat, image: str, request: VerifyRequest, *, quiet: bool) -> Verification:

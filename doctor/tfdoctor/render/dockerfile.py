@@ -8,6 +8,7 @@ from tfdoctor.core.findings import Severity, Status
 from tfdoctor.core.text import clean_line
 from tfdoctor.render.finding import (
     STATUS_BY_SEVERITY,
+    STATUS_BY_USABLE,
     format_mark,
     make_finding_json,
     print_evidence,
@@ -79,7 +80,7 @@ def render_dockerfile_report(report: DockerfileReport, *, width: int = 80, colou
     for label, text in _list_facts(report):
         print_hanging(out, Text(f"{label:12}", style="bold"), clean_line(text))
     out.print()
-    status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[report.verdict.gpu_usable]
+    status = STATUS_BY_USABLE[report.verdict.gpu_usable]
     print_hanging(out, format_mark(status), clean_line(report.verdict.summary), style="bold")
     shown_commands: set[tuple[str, ...]] = set()
     for finding in report.findings:

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tfdoctor.core.text import clean_line
+from tfdoctor.core.text import clean_line, upper_first
 from tfdoctor.diagnosis.explain import choose_next_command
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import SCREEN_LINES, Page, format_commands, shorten_text
@@ -230,8 +230,7 @@ def _render_details(explanation: Explanation, width: int) -> Iterable[Renderable
 
 def _render_remedies(remedies: Sequence[Remedy], width: int) -> Iterable[RenderableType]:
     for remedy in remedies:
-        text = remedy.text.removeprefix("Or ")
-        yield Text(text[:1].upper() + text[1:])
+        yield Text(upper_first(remedy.text.removeprefix("Or ")))
         for line in format_commands(remedy.commands, 4, width):
             yield Text(line, style="bold", no_wrap=True, overflow="ignore")
     if not remedies:

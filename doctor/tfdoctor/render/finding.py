@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.core.findings import Severity, Status
+from tfdoctor.core.findings import OutcomeKind, Severity, Status
 from tfdoctor.core.text import clean_line, upper_first
 from tfdoctor.render.paragraphs import Page, Text, print_commands, print_hanging
 
 if TYPE_CHECKING:
-    from tfdoctor.core.findings import Evidence, Finding, Remedy
+    from collections.abc import Iterable
+
+    from tfdoctor.core.findings import Evidence, Finding, Remedy, Report
 
 __all__ = [
     "STATUS_BY_SEVERITY",
+    "STATUS_BY_USABLE",
+    "choose_status",
     "format_mark",
+    "list_failed_checks",
     "make_finding_json",
     "print_evidence",
     "print_explanation",
+    "print_log_evidence",
     "print_meaning",
     "print_remedy",
 ]
@@ -30,6 +36,27 @@ STATUS_BY_SEVERITY = {
     Severity.INFO: Status.UNKNOWN,
 }
 """The status with whose mark and colour a finding is printed, by its severity."""
+STATUS_BY_USABLE = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}
+"""The status of a verdict, by whether TensorFlow can use the GPU. None means that this is unknown."""
+
+
+def choose_status(findings: Iterable[Any]) -> Status:
+    """Return the status of the most severe finding, or GOOD if there is none."""
+    worst_severity = max((finding.severity for finding in findings), default=None)
+    return Status.GOOD if worst_severity is None else STATUS_BY_SEVERITY[worst_severity]
+
+
+def list_failed_checks(report: Report) -> list[tuple[str, str]]:
+    """Return (code, reason) for each check that could not be run."""
+    crash_notes = {
+        OutcomeKind.COULD_NOT_CHECK: "",
+        OutcomeKind.CRASHED: "crashed (a defect of tfdoctor): ",
+    }
+    return [
+        (outcome.code, crash_notes[outcome.kind] + clean_line(outcome.reason))
+        for outcome in report.outcomes
+        if outcome.kind in crash_notes
+    ]
 
 
 def print_explanation(out: Page, finding: Finding) -> None:
@@ -67,6 +94,13 @@ def print_evidence(out: Page, evidence: Evidence) -> None:
     location = f"{evidence.source}:{evidence.line}" if evidence.line else evidence.source
     text = f"{clean_line(location)}: {clean_line(evidence.text)}"
     print_hanging(out, Text("  Seen  "), text)
+
+
+def print_log_evidence(out: Page, finding: Finding) -> None:
+    """Print the lines of a log that prove a finding."""
+    for evidence in finding.evidence:
+        text = f"line {evidence.line}: {clean_line(evidence.text, limit=4000)}"
+        print_hanging(out, Text("  Seen  "), text)
 
 
 def format_mark(status: Status, label: str = "") -> Text:

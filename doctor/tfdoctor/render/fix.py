@@ -7,19 +7,19 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.core.causes.steps import SHELL_STEPS
-from tfdoctor.core.findings import Severity
+from tfdoctor.core.findings import Severity, Status
 from tfdoctor.core.text import clean, clean_line
 from tfdoctor.environments.models import FixStatus
 from tfdoctor.remedies.undo_hints import describe_undo_with_root_note, needs_root
-from tfdoctor.render.finding import make_finding_json
+from tfdoctor.render.finding import STATUS_BY_USABLE, format_mark, make_finding_json
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import (
     SCREEN_LINES,
     Page,
     Text,
-    format_commands,
     print_commands,
     print_hanging,
+    select_commands,
     shorten_text,
 )
 from tfdoctor.render.report import make_report_json
@@ -129,9 +129,11 @@ def _print_unfixed(
     remedies = [remedy for remedy in finding.remedies if not (was_attempted and remedy.steps)]
     if was_attempted and not remedies:
         return
-    mark, style = ("✗", "bold red") if finding.severity >= Severity.ERROR else ("!", "yellow")
+    mark = format_mark(
+        Status.BAD if finding.severity >= Severity.ERROR else Status.WARNING, f"{finding.code}  "
+    )
     out.print()
-    print_hanging(out, Text(f"{mark} {finding.code}  ", style=style), clean_line(finding.title), style="bold")
+    print_hanging(out, mark, clean_line(finding.title), style="bold")
     reason = "What fix could do did not help. Decide what else to do:" if was_attempted else unfixed.reason
     print_hanging(out, Text("          "), clean_line(reason, limit=1000))
     for remedy in remedies[: None if verbose else 1]:
@@ -156,14 +158,7 @@ def _print_commands(out: Page, commands: Sequence[str], max_lines: int | None) -
     if max_lines is None:
         print_commands(out, commands, 12)
         return
-    shown_commands: list[str] = []
-    for command in commands:
-        if (
-            shown_commands
-            and len(list(format_commands([*shown_commands, command], 12, out.width))) > max_lines
-        ):
-            break
-        shown_commands.append(command)
+    shown_commands = select_commands(commands, 12, out.width, max_lines)
     for is_script_line, lines in groupby(shown_commands, lambda text: text.startswith(("+ ", "- "))):
         if not is_script_line:
             print_commands(out, lines, 12, with_continuations=True)
@@ -179,8 +174,7 @@ def _print_commands(out: Page, commands: Sequence[str], max_lines: int | None) -
 def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next: bool) -> None:
     """Print the verdict, and how to apply the plan or to undo the changes."""
     after = result.report_after
-    is_usable = after.verdict.gpu_usable
-    mark, style = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("!", "yellow")}[is_usable]
+    mark = format_mark(STATUS_BY_USABLE[after.verdict.gpu_usable])
     if is_plan:
         count = len(result.attempts)
         text = (
@@ -189,7 +183,7 @@ def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next:
             else f"Fix can do nothing here. {after.verdict.headline}"
         )
         if count:
-            print_hanging(out, Text(f"{mark} ", style=style), clean_line(after.verdict.headline, limit=1000))
+            print_hanging(out, mark, clean_line(after.verdict.headline, limit=1000))
         print_hanging(out, Text(""), clean_line(text, limit=1000), style="bold")
         if count and not asks_next:
             fix_command = f"tfdoctor fix --python {shlex.quote(result.environment.interpreter_path)}"
@@ -199,12 +193,7 @@ def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next:
             print_hanging(out, Text(""), "No root needed; `--undo` takes all of it back.")
         return
     prefix = "" if result.attempts else "Fix can do nothing here. "
-    print_hanging(
-        out,
-        Text(f"{mark} ", style=style),
-        clean_line(prefix + after.verdict.headline, limit=1000),
-        style="bold",
-    )
+    print_hanging(out, mark, clean_line(prefix + after.verdict.headline, limit=1000), style="bold")
     observed = result.observed
     if observed is not None:
         devices = ", ".join(observed.devices) or observed.error or "none"

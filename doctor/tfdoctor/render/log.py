@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.core.text import clean_line
-from tfdoctor.render.finding import make_finding_json, print_meaning, print_remedy
+from tfdoctor.render.finding import make_finding_json, print_log_evidence, print_meaning, print_remedy
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.log_screen import (
     describe_log,
@@ -80,9 +80,7 @@ def _print_explanation(out: Page, finding: Finding) -> None:
     print_meaning(out, finding)
     if finding.evidence:
         out.print()
-    for evidence in finding.evidence:
-        text = clean_line(evidence.text, limit=4000)
-        print_hanging(out, Text("  Seen  "), f"line {evidence.line}: {text}")
+    print_log_evidence(out, finding)
     for number, remedy in enumerate(finding.remedies):
         out.print()
         print_remedy(out, remedy, first=number == 0)
@@ -92,8 +90,7 @@ def _print_note(out: Page, finding: Finding) -> None:
     """Print a finding that is not the root cause, without its remedies."""
     out.print()
     print_hanging(out, Text(f"{finding.title}: ", style="bold"), clean_line(finding.explanation, limit=2000))
-    for evidence in finding.evidence:
-        print_hanging(out, Text("  Seen  "), f"line {evidence.line}: {clean_line(evidence.text, limit=4000)}")
+    print_log_evidence(out, finding)
 
 
 def _print_summary(out: Page, report: LogReport) -> None:

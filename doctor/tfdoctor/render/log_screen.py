@@ -9,10 +9,10 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.causes.codes import HARMLESS, MISLEADING
-from tfdoctor.core.findings import Cause, Severity
+from tfdoctor.core.findings import Cause, Severity, Status
 from tfdoctor.core.text import clean_line, join_words
 from tfdoctor.remedies.undo_hints import describe_undo_with_root_note, needs_root
-from tfdoctor.render.finding import capitalize_remedy
+from tfdoctor.render.finding import capitalize_remedy, format_mark
 from tfdoctor.render.paragraphs import (
     LABEL_COLUMNS,
     SCREEN_LINES,
@@ -35,7 +35,14 @@ if TYPE_CHECKING:
     from tfdoctor.logs.report import LogReport
     from tfdoctor.logs.version_inference import RegisteredDevice
 
-__all__ = ["describe_log", "format_device", "format_process", "print_log_verdict", "render_log_screen"]
+__all__ = [
+    "choose_log_status",
+    "describe_log",
+    "format_device",
+    "format_process",
+    "print_log_verdict",
+    "render_log_screen",
+]
 
 MESSAGE_PREFIX = re.compile(r"^.{0,60}?(?:[\w./\\-]{1,200}\.(?:cc|h|cpp|cu|py|mm):\d{1,6}\] )")
 """Matches the time stamp and the source location before a message, up to "dso_loader.cc:64] "."""
@@ -112,15 +119,18 @@ def _print_report(out: Page, report: LogReport, level: int) -> None:
 
 def print_log_verdict(out: Page, report: LogReport, *, complete: bool = False) -> None:
     """Print whether the GPU was used and, if not, why. With `complete`, the text is not shortened."""
-    mark, style = "✗", "bold red"
-    if report.cause is Cause.HEALTHY:
-        mark, style = "✓", "green"
-    elif report.root_finding is None or report.root_finding.severity < Severity.ERROR:
-        mark, style = "!", "yellow"
     code = f" [{report.root_finding.code}]" if report.root_finding is not None else ""
     text = clean_line(report.headline, limit=1000)
     text = text if complete else shorten_text(text, out.width - 2, 3 if out.width >= MIN_WIDE_COLUMNS else 6)
-    print_hanging(out, Text(f"{mark} ", style=style), f"{text}{code}", style="bold")
+    print_hanging(out, format_mark(choose_log_status(report)), f"{text}{code}", style="bold")
+
+
+def choose_log_status(report: LogReport) -> Status:
+    """Return the status of a log: good, bad, or a warning if no error is certain."""
+    if report.cause is Cause.HEALTHY:
+        return Status.GOOD
+    root = report.root_finding
+    return Status.WARNING if root is None or root.severity < Severity.ERROR else Status.BAD
 
 
 def format_device(device: RegisteredDevice) -> str:

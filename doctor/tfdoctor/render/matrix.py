@@ -300,7 +300,7 @@ def _make_table(groups: Sequence[MatrixGroup], *, gpu_requested: bool, windows: 
         if gpu_requested:
             cells.append(CODE_TEXTS[row.code_kind or "unknown"])
         if wide:
-            cells.insert(1, " / ".join(_shorten_package(name) for name in group.packages))
+            cells.insert(1, " / ".join(name.replace("tensorflow-gpu", "-gpu") for name in group.packages))
             cells += ["" if windows else release.glibc or "?", _count_errors(row)]
         table.add_row(*(Text(cell) for cell in cells))
     return table
@@ -365,10 +365,6 @@ def _format_span(group: MatrixGroup) -> str:
     """Return the range of versions in a group, such as "2.10.0 - 2.10.1"."""
     names = group.versions
     return names[0] if len(names) == 1 else f"{names[-1]} - {names[0]}"
-
-
-def _shorten_package(package: str) -> str:
-    return {"tensorflow": "tensorflow", "tensorflow-gpu": "-gpu"}.get(package, package)
 
 
 def _format_gpus(group: MatrixGroup) -> str:

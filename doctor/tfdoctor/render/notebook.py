@@ -12,9 +12,9 @@ from tfdoctor import __version__
 from tfdoctor.core.facts import value_of
 from tfdoctor.core.findings import Status
 from tfdoctor.core.text import clean_line
-from tfdoctor.render.finding import MARKS, STATUS_BY_SEVERITY, capitalize_remedy
+from tfdoctor.render.finding import MARKS, STATUS_BY_SEVERITY, STATUS_BY_USABLE, capitalize_remedy
 from tfdoctor.render.paragraphs import shorten_text
-from tfdoctor.render.screen import UNDO_NOTE
+from tfdoctor.render.screen import UNDO_NOTE, find_main_offer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,8 +49,7 @@ def make_report_html(report: Report, *, offer: FixOffer | None = None, notes: Se
 
 def _render_parts(report: Report, fix: FixOffer | None, notes: Sequence[str]) -> Iterator[str]:
     """Yield the HTML elements of the report."""
-    is_usable, main_finding = report.verdict.gpu_usable, report.main_finding
-    status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[is_usable]
+    main_finding, status = report.main_finding, STATUS_BY_USABLE[report.verdict.gpu_usable]
     code = f" [{report.root_finding.code}]" if report.root_finding is not None else ""
     yield f"<p>{_render_mark(status)} <b>{_escape_text(report.verdict.headline)}</b>{code}</p>"
     if main_finding is not None:
@@ -59,7 +58,7 @@ def _render_parts(report: Report, fix: FixOffer | None, notes: Sequence[str]) ->
             yield f"<p>{mark} {_escape_text(main_finding.title)} [{main_finding.code}]</p>"
         explanation = clean_line(main_finding.explanation, limit=3000)
         yield f"<p>{_escape_text(shorten_text(explanation, MAX_COLUMNS, MAX_LINES))}</p>"
-        yield from _render_remedy(main_finding, fix)
+        yield from _render_remedy(main_finding, find_main_offer(report, fix))
     yield '<table style="border-collapse:collapse">'
     for area in report.areas:
         other_findings = [finding for finding in area.findings if finding is not main_finding]
@@ -81,7 +80,7 @@ def _render_parts(report: Report, fix: FixOffer | None, notes: Sequence[str]) ->
 
 def _render_remedy(main_finding: Finding, fix: FixOffer | None) -> Iterator[str]:
     """Yield the HTML of the remedy: the `fix` command if that fixes the finding, else the first remedy."""
-    if fix is not None and any(finding is main_finding for finding in fix.findings):
+    if fix is not None:
         yield f"<p>Fix it, in a terminal: {_escape_text(UNDO_NOTE)}</p>{_render_commands([fix.command])}"
     elif main_finding.remedies:
         first_remedy = main_finding.remedies[0]

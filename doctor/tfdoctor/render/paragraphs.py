@@ -24,6 +24,7 @@ __all__ = [
     "print_commands",
     "print_hanging",
     "print_labelled",
+    "select_commands",
     "shorten_text",
     "truncate_text",
 ]
@@ -199,6 +200,16 @@ def format_commands(commands: Iterable[str], indent: int = 10, width: int | None
         parts = _break_command(lines[0], width - final_indent) if len(lines) == 1 else lines
         for number, part in enumerate(parts):
             yield f"{'':{final_indent + 4 if number and len(lines) == 1 else final_indent}}{part}"
+
+
+def select_commands(commands: Iterable[str], indent: int, width: int, max_lines: int) -> list[str]:
+    """Return the first commands that fit in `max_lines` lines, at least one. No command is cut."""
+    selected: list[str] = []
+    for command in commands:
+        if selected and len(list(format_commands([*selected, command], indent, width))) > max_lines:
+            break
+        selected.append(command)
+    return selected
 
 
 def _compute_indent(line: str, indent: int, width: int) -> int:

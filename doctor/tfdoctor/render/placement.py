@@ -9,9 +9,16 @@ from tfdoctor.core.findings import Severity
 from tfdoctor.core.text import clean_line, join_words
 from tfdoctor.logs.placement.analysis import format_operations
 from tfdoctor.logs.placement.models import OTHER_OPERATIONS, get_device_kind
-from tfdoctor.render.finding import STATUS_BY_SEVERITY, format_mark, make_finding_json, print_remedy
+from tfdoctor.render.finding import (
+    choose_status,
+    format_mark,
+    make_finding_json,
+    print_log_evidence,
+    print_remedy,
+)
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import Page, Text, count_columns, print_hanging
+from tfdoctor.render.screen import format_count
 
 if TYPE_CHECKING:
     from tfdoctor.logs.placement import Placement, PlacementData, PlacementDevice
@@ -40,13 +47,7 @@ def render_placement(
     """Return the summary, the findings, and the operations on each device."""
     out = Page(width, coloured=colour)
     data = placement.data
-    worst_severity = max((finding.severity for finding in placement.findings), default=None)
-    status_mark = (
-        format_mark(STATUS_BY_SEVERITY[worst_severity])
-        if worst_severity is not None
-        else Text("✓ ", style="green")
-    )
-    print_hanging(out, status_mark, placement.summary)
+    print_hanging(out, format_mark(choose_status(placement.findings)), placement.summary)
     for finding in placement.findings:
         out.print()
         style = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(finding.severity, "")
@@ -57,10 +58,8 @@ def render_placement(
         print_hanging(out, Text(label), clean_line(finding.explanation, limit=3000))
         for number, remedy in enumerate(finding.remedies[: None if verbose else 1]):
             print_remedy(out, remedy, first=number == 0)
-        for evidence in finding.evidence if verbose else ():
-            print_hanging(
-                out, Text("  Seen  "), f"line {evidence.line}: {clean_line(evidence.text, limit=4000)}"
-            )
+        if verbose:
+            print_log_evidence(out, finding)
     if data.devices:
         out.print()
         count_by_device = data.count_by_device
@@ -150,7 +149,7 @@ def _print_table(out: Page, data: PlacementData, *, verbose: bool) -> None:
             )
             out.print(Text(f"  {label:{name_width}}{numbers}"), wrap=False)
     if len(ops) > len(shown_ops):
-        out.print(Text(f"  and {len(ops) - len(shown_ops)} other types: -v"))
+        out.print(Text(f"  and {format_count(len(ops) - len(shown_ops), 'other type')}: -v"))
 
 
 def _group_by_operation(data: PlacementData) -> tuple[list[str], dict[str, dict[str, int]]]:
@@ -289,7 +288,8 @@ def make_placement_svg(placement: Placement) -> str:
         elements.append(f'<text x="{bar_left + 6:.1f}" y="{y + 12}">{sum(counts[op].values()):,}</text>')
     height = top + ROW_HEIGHT * len(shown_ops) + 12
     if len(ops) > len(shown_ops):
-        elements.append(f'<text x="16" y="{height + 6}">and {len(ops) - len(shown_ops)} other types</text>')
+        hidden_text = format_count(len(ops) - len(shown_ops), "other type")
+        elements.append(f'<text x="16" y="{height + 6}">and {hidden_text}</text>')
         height += 18
     for sentence in _describe_omissions(data):
         elements.append(f'<text x="16" y="{height + 6}">{escape(sentence)}</text>')

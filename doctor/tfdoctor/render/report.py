@@ -9,12 +9,25 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
-from tfdoctor.core.findings import OutcomeKind, Status
+from tfdoctor.core.findings import Status
 from tfdoctor.core.text import clean_line
-from tfdoctor.render.finding import STATUS_BY_SEVERITY, format_mark, make_finding_json, print_explanation
+from tfdoctor.render.finding import (
+    STATUS_BY_SEVERITY,
+    format_mark,
+    list_failed_checks,
+    make_finding_json,
+    print_explanation,
+)
 from tfdoctor.render.json import SCHEMA_VERSION, to_json
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
-from tfdoctor.render.screen import NAME_COLUMNS, UNDO_NOTE, print_heading, print_verdict, render_screen
+from tfdoctor.render.screen import (
+    NAME_COLUMNS,
+    UNDO_NOTE,
+    list_observations,
+    print_heading,
+    print_verdict,
+    render_screen,
+)
 
 if TYPE_CHECKING:
     import enum
@@ -117,62 +130,31 @@ def _print_reasons(out: Page, report: Report) -> None:
 
 
 def _print_failed_checks(out: Page, report: Report) -> None:
-    failed_outcomes = [
-        outcome
-        for outcome in report.outcomes
-        if outcome.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)
-    ]
-    if not failed_outcomes:
+    failed_checks = list_failed_checks(report)
+    if not failed_checks:
         return
     out.print()
     out.print(Text("Checks that could not be run:", style="bold"))
-    for outcome in failed_outcomes:
-        crash_note = "crashed (a defect of tfdoctor): " if outcome.kind is OutcomeKind.CRASHED else ""
-        print_hanging(
-            out,
-            format_mark(Status.UNKNOWN, f"{outcome.code}  "),
-            crash_note + clean_line(outcome.reason),
-        )
+    for code, reason in failed_checks:
+        print_hanging(out, format_mark(Status.UNKNOWN, f"{code}  "), reason)
 
 
 def _print_comparison(out: Page, report: Report) -> None:
     """Print the behaviour of TensorFlow and its differences from the prediction, if TensorFlow was run."""
-    observed, prediction = report.observed, report.prediction
+    observed = report.observed
     if observed is None:
         return
     out.print()
     out.print(Text(f"Predicted, and what TensorFlow did in {observed.seconds:.1f} s:", style="bold"))
-    rows = (
-        ("imports", prediction.import_ok, observed.import_ok),
-        ("registers a GPU", prediction.gpu_registered, observed.gpu_registered),
-        ("GPUs", prediction.gpu_count, observed.gpu_count),
-        (
-            "missing",
-            ", ".join(prediction.missing_libraries) or "nothing",
-            ", ".join(observed.missing_libraries) or "nothing",
-        ),
-    )
-    for name, predicted, actual in rows:
+    for name, predicted, actual in list_observations(report.prediction, observed):
         row_status = Status.GOOD if predicted == actual else Status.WARNING
-        text = (
-            _format_value(predicted)
-            if predicted == actual
-            else f"predicted {_format_value(predicted)}, was {_format_value(actual)}"
-        )
+        text = actual if predicted == actual else f"predicted {predicted}, was {actual}"
         print_hanging(out, format_mark(row_status) + Text(f"{name:17}"), text)
     for line in observed.computed:
         status = Status.BAD if "failed" in line else Status.GOOD
         print_hanging(out, format_mark(status) + Text(f"{'computes':17}"), clean_line(line))
     if observed.error:
         print_hanging(out, Text("  "), clean_line(observed.error))
-
-
-def _format_value(value: object) -> str:
-    return (
-        {True: "yes", False: "no", None: "not known"}[value]
-        if isinstance(value, bool) or value is None
-        else str(value)
-    )
 
 
 def _print_summary(out: Page, report: Report, fix: FixOffer | None) -> None:

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
 from tfdoctor.core.facts import value_of
-from tfdoctor.core.findings import OutcomeKind, Severity, Status
+from tfdoctor.core.findings import Severity, Status
 from tfdoctor.core.text import clean_line, join_words
 from tfdoctor.remedies.undo_hints import describe_undo_with_root_note, needs_root
-from tfdoctor.render.finding import STATUS_BY_SEVERITY, capitalize_remedy, format_mark
+from tfdoctor.render.finding import (
+    STATUS_BY_SEVERITY,
+    STATUS_BY_USABLE,
+    capitalize_remedy,
+    format_mark,
+    list_failed_checks,
+)
 from tfdoctor.render.paragraphs import (
     LABEL_COLUMNS,
     SCREEN_LINES,
@@ -23,11 +29,12 @@ from tfdoctor.render.paragraphs import (
     print_commands,
     print_hanging,
     print_labelled,
+    select_commands,
     shorten_text,
 )
 
 if TYPE_CHECKING:
-    from tfdoctor.core.findings import Area, Finding, Report
+    from tfdoctor.core.findings import Area, Finding, Observation, Prediction, Report
     from tfdoctor.environments.models import FixOffer
 
 __all__ = [
@@ -36,7 +43,10 @@ __all__ = [
     "NAME_COLUMNS",
     "ROOT_NOTE",
     "UNDO_NOTE",
+    "describe_python",
+    "find_main_offer",
     "format_count",
+    "list_observations",
     "print_heading",
     "print_main_remedy",
     "print_more_commands",
@@ -102,12 +112,8 @@ def _print_report(out: Page, report: Report, fix: FixOffer | None, check_command
             max_lines=MAX_TEXT_LINES if level < SHORT_REASON else 2,
             is_dense=level >= NO_EMPTY_LINES,
         )
-        fix_of_main_finding = (
-            fix if fix is not None and any(finding is main_finding for finding in fix.findings) else None
-        )
-        print_main_remedy(
-            out, main_finding, fix_of_main_finding, check_command, is_short=level >= FEW_COMMANDS
-        )
+        main_offer = find_main_offer(report, fix)
+        print_main_remedy(out, main_finding, main_offer, check_command, is_short=level >= FEW_COMMANDS)
     out.print()
     _print_areas(out, report, one_line=level >= GOOD_AREAS_ON_ONE_LINE)
     _print_failed_checks(out, report)
@@ -116,17 +122,27 @@ def _print_report(out: Page, report: Report, fix: FixOffer | None, check_command
     _print_footer(out, report, fix, check_command)
 
 
+def find_main_offer(report: Report, offer: FixOffer | None) -> FixOffer | None:
+    """Return the offer if it fixes the main finding, else None."""
+    if offer is not None and any(finding is report.main_finding for finding in offer.findings):
+        return offer
+    return None
+
+
+def describe_python(report: Report) -> str:
+    """Return the Python that was examined, with its version if it answered."""
+    python, choice = value_of(report.facts.python), report.facts.choice
+    if python is not None:
+        return f"{python.executable} (Python {python.version})"
+    return f"{choice.path} (no answer)" if choice is not None else "no Python answered"
+
+
 def print_heading(out: Page, report: Report, *, short: bool = False) -> None:
     """Print which Python was examined, and why it was chosen.
 
     With `short`, the reason is printed only if the choice is unexpected.
     """
-    python, choice = value_of(report.facts.python), report.facts.choice
-    description = (
-        f"{python.executable} (Python {python.version})" if python is not None else "no Python answered"
-    )
-    if python is None and choice is not None:
-        description = f"{choice.path} (no answer)"
+    description, choice = describe_python(report), report.facts.choice
     is_unexpected = choice is not None and (choice.on_path or choice.lost)
     if choice is not None and choice.why and (is_unexpected or not short):
         description = f"{description}, {choice.why}"
@@ -141,8 +157,7 @@ def print_heading(out: Page, report: Report, *, short: bool = False) -> None:
 
 def print_verdict(out: Page, report: Report) -> None:
     """Print whether the GPU is used and, if not, why."""
-    is_usable = report.verdict.gpu_usable
-    status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[is_usable]
+    status = STATUS_BY_USABLE[report.verdict.gpu_usable]
     code = f" [{report.root_finding.code}]" if report.root_finding is not None else ""
     print_hanging(out, format_mark(status), clean_line(report.verdict.headline) + code, style="bold")
 
@@ -197,7 +212,7 @@ def print_main_remedy(
     )
     lines_of_commands = list(format_commands(commands, LABEL_COLUMNS, out.width))
     if is_short and len(lines_of_commands) > MAX_TEXT_LINES + 1:
-        commands = _select_commands(commands, out.width)
+        commands = select_commands(commands, LABEL_COLUMNS, out.width, MAX_TEXT_LINES)
         print_commands(out, commands, LABEL_COLUMNS, style="bold", with_continuations=True)
         print_labelled(out, "", f"The rest: {check_command} -v")
     else:
@@ -206,19 +221,6 @@ def print_main_remedy(
         print_labelled(out, "", undo_text)
     if needs_root(first_remedy):
         _print_alternative(out, finding, check_command)
-
-
-def _select_commands(commands: list[str] | tuple[str, ...], width: int) -> list[str]:
-    """Return the first commands that fit in MAX_TEXT_LINES lines, at least one. No command is cut."""
-    selected: list[str] = []
-    for command in commands:
-        if (
-            selected
-            and len(list(format_commands([*selected, command], LABEL_COLUMNS, width))) > MAX_TEXT_LINES
-        ):
-            break
-        selected.append(command)
-    return selected
 
 
 def _print_alternative(out: Page, finding: Finding, check_command: str) -> None:
@@ -299,36 +301,21 @@ def _print_failed_checks(out: Page, report: Report) -> None:
     """Print why checks could not be run if the verdict is good, because the verdict could then be wrong."""
     if not report.verdict.gpu_usable:
         return
-    failed_outcomes = [
-        outcome
-        for outcome in report.outcomes
-        if outcome.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)
-    ]
-    for outcome in failed_outcomes[:2]:
-        crash_note = "crashed (a defect of tfdoctor): " if outcome.kind is OutcomeKind.CRASHED else ""
-        text = f"{outcome.code} could not be run: {crash_note}{clean_line(outcome.reason)}"
-        print_hanging(
-            out,
-            format_mark(Status.UNKNOWN),
-            shorten_text(text, out.width - 2, 2 if out.width >= MIN_WIDE_COLUMNS else 4),
-        )
+    max_lines = 2 if out.width >= MIN_WIDE_COLUMNS else 4
+    for code, reason in list_failed_checks(report)[:2]:
+        text = shorten_text(f"{code} could not be run: {reason}", out.width - 2, max_lines)
+        print_hanging(out, format_mark(Status.UNKNOWN), text)
 
 
 def _print_observed(out: Page, report: Report) -> None:
     """Print the differences between the prediction and the behaviour of TensorFlow, if TensorFlow was run."""
-    observed, prediction = report.observed, report.prediction
+    observed = report.observed
     if observed is None:
         return
     out.print()
-    rows = (
-        ("imports", prediction.import_ok, observed.import_ok),
-        ("registers a GPU", prediction.gpu_registered, observed.gpu_registered),
-        ("GPUs", prediction.gpu_count, observed.gpu_count),
-        ("missing", ", ".join(prediction.missing_libraries), ", ".join(observed.missing_libraries)),
-    )
     differences = [
-        f"{name}: predicted {_format_value(predicted)}, was {_format_value(actual)}"
-        for name, predicted, actual in rows
+        f"{name}: predicted {predicted}, was {actual}"
+        for name, predicted, actual in list_observations(report.prediction, observed)
         if predicted != actual
     ]
     run_text = f"TensorFlow was run ({observed.seconds:.1f} s)"
@@ -343,6 +330,17 @@ def _print_observed(out: Page, report: Report) -> None:
         )
     if observed.error:
         print_hanging(out, Text("  "), shorten_text(clean_line(observed.error), out.width - 2, 2))
+
+
+def list_observations(prediction: Prediction, observed: Observation) -> list[tuple[str, str, str]]:
+    """Return (name, predicted text, actual text) for everything that TensorFlow's behaviour is compared in."""
+    rows = (
+        ("imports", prediction.import_ok, observed.import_ok),
+        ("registers a GPU", prediction.gpu_registered, observed.gpu_registered),
+        ("GPUs", prediction.gpu_count, observed.gpu_count),
+        ("missing", ", ".join(prediction.missing_libraries), ", ".join(observed.missing_libraries)),
+    )
+    return [(name, _format_value(predicted), _format_value(actual)) for name, predicted, actual in rows]
 
 
 def _format_value(value: object) -> str:
@@ -386,7 +384,7 @@ def _print_footer(out: Page, report: Report, fix: FixOffer | None, check_command
         elif not report.verdict.gpu_usable:
             print_more_commands(out, "More", [(f"{check_command} -v", "")])
         return
-    is_fixable = fix is not None and any(finding is main_finding for finding in fix.findings)
+    is_fixable = find_main_offer(report, fix) is not None
     other_remedy_count = len(main_finding.remedies) - (not is_fixable)
     hidden_parts = [format_count(other_remedy_count, "other way")] if other_remedy_count > 0 else []
     hidden_parts += ["all warnings"] if warning_count > 1 else []

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor.core.findings import Status
 from tfdoctor.core.text import clean_line, join_words
-from tfdoctor.render.finding import make_finding_json, print_explanation
+from tfdoctor.render.finding import format_mark, make_finding_json, print_explanation
 from tfdoctor.render.paragraphs import SCREEN_LINES, Page, Text, print_hanging
 from tfdoctor.render.screen import (
     MAX_TEXT_LINES,
@@ -33,18 +34,17 @@ __all__ = [
 
 _DOCKERFILE_INSTRUCTIONS = ("USER ", "RUN ", "ENV ", "FROM ")
 """The beginnings of a remedy's commands that are lines for a Dockerfile."""
-MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "skipped": ("–", "")}
-"""The mark and the style of each status."""
+STATUS_BY_STAGE_STATUS = {"passed": Status.GOOD, "failed": Status.BAD, "skipped": Status.UNKNOWN}
+"""The status with whose mark and colour a stage is printed, by its own status."""
 
 
 def render_stage(stage: Stage, *, width: int = 80, colour: bool = False) -> str:
     """Return the line for a stage that has ended. A time that rounds to 0.0 s is left out."""
     out = Page(width, coloured=colour)
-    mark, style = MARKS[stage.status]
     seconds = f" ({stage.seconds:.1f} s)" if stage.seconds >= 0.05 else ""
     print_hanging(
         out,
-        Text(f"{mark} ", style=style) + Text(stage.name.ljust(11), style="bold"),
+        format_mark(STATUS_BY_STAGE_STATUS[stage.status]) + Text(stage.name.ljust(11), style="bold"),
         clean_line(stage.detail, limit=1000) + seconds,
     )
     return out.text
@@ -78,8 +78,7 @@ def _print_result(
     out: Page, verification: Verification, *, verbose: bool, quiet: bool, max_lines: int
 ) -> None:
     """Print the result, with the reason in at most `max_lines` lines."""
-    status = {True: "passed", False: "failed", None: "skipped"}[verification.ok]
-    mark, style = MARKS[status]
+    mark = format_mark({True: Status.GOOD, False: Status.BAD, None: Status.UNKNOWN}[verification.ok])
     cause = (
         f" [{verification.cause.value}]"
         if verification.cause is not None and verification.ok is False
@@ -87,9 +86,7 @@ def _print_result(
     )
     if not quiet:
         out.print()
-    print_hanging(
-        out, Text(f"{mark} ", style=style), clean_line(verification.summary, limit=1000) + cause, style="bold"
-    )
+    print_hanging(out, mark, clean_line(verification.summary, limit=1000) + cause, style="bold")
     if not quiet and verification.simulated is not None:
         _print_simulation(out, verification.simulated, verbose=verbose)
     if quiet or not verification.findings:

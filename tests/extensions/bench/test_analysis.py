@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import pytest
 
@@ -23,12 +22,6 @@ TWO = ("GPU:0", "GPU:1")
 def get_codes(bench: Bench) -> list[str]:
     """Return the codes of the findings."""
     return [finding.code for finding in bench.findings]
-
-
-def list_reasons(*parts: dict[str, Any], watched: tuple[GpuObservation, ...] = ()) -> tuple[str, ...]:
-    """Return the reasons for the scaling of the only set of devices."""
-    (scaling,) = make_bench(make_devices_line("CPU:0", *TWO), *parts, watched=watched).scalings
-    return scaling.reasons
 
 
 def test_interval_uses_order_statistics() -> None:
@@ -61,118 +54,6 @@ def test_crossover_size(cpu: tuple[float], gpu: tuple[float], size: int | None, 
     (crossover,) = make_bench(make_devices_line("CPU:0", "GPU:0"), *parts).crossovers
     assert (crossover.min_faster_size, crossover.max_slower_size) == (size, below)
     assert crossover.speedup == pytest.approx(cpu[-1] / gpu[-1])
-
-
-def test_good_scaling_needs_no_reason() -> None:
-    parts = [
-        make_training_line(1.0, "GPU:0"),
-        make_training_line(1.0, "GPU:1"),
-        make_training_line(0.55, *TWO),
-        make_training_line(0.5, *TWO, part="compute"),
-    ]
-    bench = make_bench(make_devices_line(*TWO), *parts)
-    (scaling,) = bench.scalings
-    assert scaling.speedup == pytest.approx(1 / 0.55)
-    assert scaling.allreduce_seconds == pytest.approx(0.05)
-    assert (scaling.reasons, get_codes(bench)) == ((), [])
-
-
-def test_gradient_averaging_is_the_reason() -> None:
-    parts = [
-        make_training_line(1.0, "GPU:0"),
-        make_training_line(1.0, "GPU:1"),
-        make_training_line(2.0, *TWO),
-        make_training_line(0.5, *TWO, part="compute"),
-    ]
-    copy = make_run_line(0.01, *TWO, workload="copy", size=1 << 24, bytes=1 << 24)
-    bench = make_bench(make_devices_line(*TWO), *parts, copy)
-    (scaling,) = bench.scalings
-    (reason,) = scaling.reasons
-    assert reason.startswith(
-        "Averaging the gradients and changing the weights takes 75 % of each step (1.5 s), "
-    )
-    assert "more than the split saves (500 ms)" in reason
-    assert reason.endswith("between these devices at most 1.7 GB/s were measured.")
-    assert get_codes(bench) == ["TFD829"]
-
-
-def test_small_batch_is_the_reason() -> None:
-    reasons = list_reasons(
-        make_training_line(1.0, "GPU:0"),
-        make_training_line(1.0, "GPU:1"),
-        make_training_line(1.05, *TWO),
-        make_training_line(0.97, *TWO, part="compute"),
-    )
-    assert reasons[0] == (
-        "The batch of 64 is too small: 1/2 of it takes 97 % of the time of all of it on one device."
-    )
-    assert reasons[1].endswith("takes 8 % of each step (80 ms), more than the split saves (30 ms).")
-
-
-def test_slower_gpu_is_the_reason() -> None:
-    reasons = list_reasons(
-        make_training_line(1.0, "GPU:0"),
-        make_training_line(3.0, "GPU:1"),
-        make_training_line(1.5, *TWO),
-        make_training_line(1.4, *TWO, part="compute"),
-    )
-    assert reasons[0] == "GPU:1 is slower than the others, and each step waits for the slowest device."
-
-
-@pytest.mark.parametrize(
-    ("card", "sentence", "code"),
-    [
-        (
-            GpuObservation("GPU:1", other_processes=("python",)),
-            "Another program computes on GPU:1 (python); the others wait for it.",
-            "TFD828",
-        ),
-        (
-            GpuObservation("GPU:1", slowdowns=("hw_thermal_slowdown",), max_temperature=91),
-            "GPU:1 lowers its clocks (hw_thermal_slowdown); the others wait for it.",
-            "TFD828",
-        ),
-        (
-            GpuObservation("GPU:0", slowdowns=("sw_power_cap",)),
-            "GPU:0 lowers its clocks (sw_power_cap); the others wait for it.",
-            "",
-        ),
-    ],
-)
-def test_busy_or_throttled_gpu_is_the_reason(card: GpuObservation, sentence: str, code: str) -> None:
-    parts = [
-        make_training_line(1.0, "GPU:0"),
-        make_training_line(1.0, "GPU:1"),
-        make_training_line(1.5, *TWO),
-        make_training_line(1.4, *TWO, part="compute"),
-    ]
-    bench = make_bench(make_devices_line(*TWO), *parts, watched=(card,))
-    assert bench.scalings[0].reasons[0] == sentence
-    assert (code in get_codes(bench)) == bool(code)
-    assert ("TFD828" in get_codes(bench)) == bool(code)
-
-
-def test_shared_processor_is_the_reason() -> None:
-    devices = ("CPU:0", "CPU:1")
-    bench = make_bench(
-        make_devices_line(*devices),
-        make_training_line(1.0, "CPU:0"),
-        make_training_line(2.0, "CPU:1"),
-        make_training_line(1.2, *devices, strategy="mirrored"),
-    )
-    (scaling,) = bench.scalings
-    assert scaling.reasons == (
-        "CPU:0 and CPU:1 are parts of the same processor: together they have no more cores than one.",
-    )
-
-
-def test_reason_is_unknown_without_timed_parts() -> None:
-    reasons = list_reasons(
-        make_training_line(1.0, "GPU:0"),
-        make_training_line(1.0, "GPU:1"),
-        make_training_line(2.0, *TWO, strategy="mirrored"),
-    )
-    assert reasons == ("What was measured does not say why; the averaging of gradients was not timed apart.",)
 
 
 @pytest.mark.parametrize(("others", "said"), [(0.02, False), (0.5, True), (1, True), (None, False)])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.planner import validate
+from cli.planner import call_tfdoctor, validate
 from lab import environments
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("args", "said"),
     [
@@ -37,10 +36,9 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_invalid_request_is_refused(args: tuple[str, ...], said: str) -> None:
-    result = run(*args)
-    assert result.returncode == 2
-    assert said in " ".join(result.stderr.split())
-    assert "Traceback" not in result.stderr
+    result = call_tfdoctor("bench", *args)
+    assert result.status == 2
+    assert said in " ".join(result.err.split())
 
 
 @pytest.mark.tensorflow

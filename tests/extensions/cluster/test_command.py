@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
-from cli.planner import validate
+import pytest
+
+from cli.planner import CommandResult, call_tfdoctor, validate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,21 +16,12 @@ if TYPE_CHECKING:
 GOOD = '{"cluster": {"worker": ["localhost:2998", "localhost:2999"]}, "task": {"type": "worker", "index": 0}}'
 
 
-def run(*args: str, variable: str | None = None, stdin_text: str = "") -> subprocess.CompletedProcess[str]:
-    env = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
-    if variable is not None:
-        env["TF_CONFIG"] = variable
-    command = [sys.executable, "-m", "tfdoctor", "cluster", *args]
-    return subprocess.run(
-        command,
-        input=stdin_text,
-        env=env,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
+def run(*args: str, variable: str | None = None, stdin: str = "") -> CommandResult:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("TF_CONFIG", raising=False)
+        return call_tfdoctor(
+            "cluster", *args, stdin=stdin, env={} if variable is None else {"TF_CONFIG": variable}
+        )
 
 
 def test_configuration_from_option_file_stdin_and_variable(tmp_path: Path) -> None:
@@ -43,10 +33,10 @@ def test_configuration_from_option_file_stdin_and_variable(tmp_path: Path) -> No
         (["-"], None, GOOD, "-"),
         ([], GOOD, "", "env"),
     ):
-        result = run(*args, "--json", variable=variable, stdin_text=stdin_text)
-        answer = json.loads(result.stdout)
+        result = run(*args, "--json", variable=variable, stdin=stdin_text)
+        answer = result.json
         validate(answer, "cluster")
-        assert result.returncode == 0
+        assert result.status == 0
         assert answer["source"] == source
         assert answer["task"] == {"type": "worker", "index": 0}
         assert [member["reachable"] for member in answer["members"]] == [None, None]
@@ -55,9 +45,9 @@ def test_configuration_from_option_file_stdin_and_variable(tmp_path: Path) -> No
 def test_text_output_and_exit_status() -> None:
     invalid = GOOD.replace("localhost:2999", "localhost2999")
     result = run("--tf-config", invalid)
-    assert result.returncode == 1
-    assert 'Write "localhost:2999".' in result.stdout
-    assert run("--tf-config", invalid, "--fail-on", "never").returncode == 0
+    assert result.status == 1
+    assert 'Write "localhost:2999".' in result.out
+    assert run("--tf-config", invalid, "--fail-on", "never").status == 0
 
 
 def test_unreachable_task_is_a_finding() -> None:
@@ -65,9 +55,9 @@ def test_unreachable_task_is_a_finding() -> None:
         port = server.getsockname()[1]
     config = json.dumps({"worker": [f"127.0.0.1:{port}"]})
     result = run("--tf-config", config, "--connect", "--json")
-    answer = json.loads(result.stdout)
+    answer = result.json
     validate(answer, "cluster")
-    assert result.returncode == 1
+    assert result.status == 1
     assert [item["why"] for item in answer["members"]] == ["refused"]
     assert [item["name"] for item in answer["findings"]] == ["unreachable"]
 
@@ -84,5 +74,5 @@ def test_invalid_requests_are_refused(tmp_path: Path) -> None:
         ([str(tmp_path / "old.py")], 3, "line 1"),
     ):
         result = run(*args)
-        assert (result.returncode, result.stdout) == (status, ""), result
-        assert message in result.stderr
+        assert (result.status, result.out) == (status, ""), result
+        assert message in result.err

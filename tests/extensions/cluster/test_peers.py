@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from cli.planner import CommandResult, call_tfdoctor
 from tfdoctor.core.findings import Severity
 from tfdoctor.extensions.cluster.analysis import evaluate_cluster
 from tfdoctor.extensions.cluster.models import InstalledRelease
@@ -43,16 +41,15 @@ def test_versions_are_compared(releases: tuple[str | None, ...], differ: bool, n
     )
 
 
-def run_cluster_command(*args: str, status: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tfdoctor", "cluster", "--tf-config", TEXT, *args]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert result.returncode == status, result.stderr
+def run_cluster_command(*args: str, status: int) -> CommandResult:
+    result = call_tfdoctor("cluster", "--tf-config", TEXT, *args)
+    assert result.status == status, result.err
     return result
 
 
 def test_recorded_machines_with_two_releases_differ() -> None:
     peers = [f"--peer={HOSTS / name}" for name in ("blackwell-with-tf218", "blackwell-with-tf221")]
-    answer = json.loads(run_cluster_command(*peers, "--json", "--fail-on", "warning", status=1).stdout)
+    answer = run_cluster_command(*peers, "--json", "--fail-on", "warning", status=1).json
     (finding,) = [entry for entry in answer["findings"] if entry["name"] == "version-differs"]
     assert finding["code"] == "TFD739"
     assert "2.18" in finding["message"]
@@ -60,4 +57,4 @@ def test_recorded_machines_with_two_releases_differ() -> None:
 
 
 def test_invalid_recording_is_refused(tmp_path: Path) -> None:
-    assert "Traceback" not in run_cluster_command("--peer", str(tmp_path), status=2).stderr
+    assert "Traceback" not in run_cluster_command("--peer", str(tmp_path), status=2).err

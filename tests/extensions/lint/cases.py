@@ -6,6 +6,156 @@ The mark is `#! name`; the rest of the line is the code. `# %%` separates the ce
 from __future__ import annotations
 
 PYTHON = {
+    "unpacked": """
+        import os
+        name, other = "CUDA_VISIBLE_DEVIES", "x"
+        os.environ[name] = "0"  #! misspelt-variable
+        first, *rest = "CUDA_VISIBLE_DEVISES", "x"
+        os.environ[rest] = "0"
+        a, b = "CUDA_VISIBLE_DEVIES", "x", "y"
+        os.environ[a] = "0"
+        c, d = os.listdir()
+        os.environ[c] = "0"
+        text: str = "CUDA_VISIBLE_DEVIES"
+        os.environ[text] = "0"  #! misspelt-variable
+        number: int
+        if (key := "NCCL_DEBGU"):
+            os.environ[key] = "1"  #! misspelt-variable
+        wish = "XLA_FLAG" if c else "MINE"
+        os.environ[wish] = "1"
+        os.environ |= {"CUDA_VISIBLE_DEVICS": "0"}  #! misspelt-variable
+    """,
+    "formatted": """
+        import os
+        os.environ["CUDA_VISIBLE_{}".format("DEVIES")] = "0"  #! misspelt-variable
+        os.environ["CUDA_VISIBLE_{0}".format("DEVIES")] = "0"  #! misspelt-variable
+        os.environ["CUDA_VISIBLE_{}{}".format("DEV", "IES")] = "0"
+        os.environ["CUDA_VISIBLE_{1}".format("DEVIES")] = "0"
+        os.environ["CUDA_VISIBLE_{:s}".format("DEVIES")] = "0"
+        os.environ["CUDA_VISIBLE_%s" % "DEVIES"] = "0"  #! misspelt-variable
+        os.environ["CUDA_VISIBLE_" + "DEVIES"] = "0"  #! misspelt-variable
+        os.environ[f"CUDA_VISIBLE_{'DEVIES'}"] = "0"  #! misspelt-variable
+        os.environ["_".join(["CUDA", "VISIBLE", "DEVIES"])] = "0"  #! misspelt-variable
+    """,
+    "other imports": """
+        import os.path
+        from os import environ as e, system as s, getenv
+        import os as o, sys
+        e["CUDA_VISIBLE_DEVIES"] = "0"  #! misspelt-variable
+        s("export CUDA_VISIBLE_DEVICES=0")  #! variable-set-wrongly
+        o.environ["NCCL_DEBGU"] = "1"  #! misspelt-variable
+        getenv("CUDA_DEVICE_ODER")  #! misspelt-variable
+        from os import *
+        environ["XLA_FLAG"] = "1"  #! misspelt-variable
+        system("export CUDA_VISIBLE_DEVICES=0")  #! variable-set-wrongly
+    """,
+    "loops and branches": """
+        import os
+        import tensorflow as tf
+        while True:
+            os.environ["CUDA_VISIBLE_DEVIES"] = "0"  #! misspelt-variable
+            break
+        else:
+            os.environ["CUDA_VISIBLE_DEVISES"] = "0"  #! misspelt-variable
+        match x:
+            case 1:
+                os.environ["NCCL_DEBGU"] = "1"  #! misspelt-variable
+            case _:
+                os.environ["XLA_FLAG"] = "1"  #! misspelt-variable
+        def later():
+            return lambda: os.environ.get("TF_GPU_ALOCATOR")  #! misspelt-variable
+        names = {key: os.environ["CUDA_DEVICE_ODER"] for key in range(2)}  #! misspelt-variable
+        found = [os.environ["CUDA_VISIBLE_DEVICS"] for key in range(2) if key]  #! misspelt-variable
+        async def f():
+            await g(os.environ["TF_CPP_MIN_LOGLEVEL"])  #! misspelt-variable
+    """,
+    "returned": """
+        import os
+        def get_name():
+            return "CUDA_VISIBLE_DEVIES"
+        def get_either(x):
+            if x:
+                return "CUDA_VISIBLE_DEVIES"
+            return "MINE"
+        def get_none():
+            pass
+        os.environ[get_name()] = "0"  #! misspelt-variable
+        os.environ[get_either(1)] = "0"
+        os.environ[get_none()] = "0"
+        class A:
+            NAME = "CUDA_VISIBLE_DEVISES"
+            def get(self):
+                return self.NAME
+        os.environ[A.NAME] = "0"
+        os.environ[A().get()] = "0"
+        @decorate(os.environ["NCCL_DEBGU"])  #! misspelt-variable
+        def decorated():
+            global NAME
+            NAME = "XLA_FLAG"
+        decorated()
+        os.environ[NAME] = "0"
+    """,
+    "copies": """
+        import os, subprocess
+        env = os.environ.copy()
+        env.setdefault("CUDA_VISIBLE_DEVIES", "0")  #! misspelt-variable
+        env.update(CUDA_VISIBLE_DEVISES="0")  #! misspelt-variable
+        env["CUDA_VISIBLE_DEVICES"] = 0  #! variable-set-wrongly
+        env["CUDA_DEVICE_ODER"]
+        other = env.copy()
+        other["NCCL_DEBGU"] = "INFO"  #! misspelt-variable
+        subprocess.Popen(["x"], env={"CUDA_VISIBLE_DEVIES": "1"})  #! misspelt-variable
+        subprocess.run(["x"], env=dict(os.environ, XLA_FLAG="1"))  #! misspelt-variable
+        subprocess.run(["x"], env=os.environ | {"TF_GPU_ALOCATOR": "1"})  #! misspelt-variable
+        subprocess.check_call(f"export CUDA_VISIBLE_DEVICES={n}", shell=True)  #! variable-set-wrongly
+        subprocess.check_call(f"export CUDA_VISIBLE_DEVICES={n}; python x", shell=True)
+        subprocess.run("python x")
+        subprocess.run(["bash", "-c", "export CUDA_VISIBLE_DEVICES=1"])
+        call(env={"CUDA_VISIBLE_DEVIES": "2"})  #! misspelt-variable
+        monkeypatch.setenv("CUDA_VISIBLE_DEVIES", "2")  #! misspelt-variable
+        monkeypatch.setenv(name, "2")
+    """,
+    "attributes": """
+        import os
+        os.environ.CUDA_VISIBLE_DEVICES = "0"  #! variable-set-wrongly
+        os.environ["CUDA_VISIBLE_DEVICES"] == "0"  #! variable-set-wrongly
+        os.environ[name] == "0"
+        os.other["CUDA_VISIBLE_DEVICES"] == "0"
+        os.environ.MINE = "0"
+        os.environ["CUDA_VISIBLE_DEVICES"]
+        os.environ.clear()
+    """,
+    "loops": """
+        import os
+        settings = {"CUDA_VISIBLE_DEVIES": "0", "NCCL_DEBUG": "3"}
+        for key, value in settings.items():
+            os.environ[key] = value  #! misspelt-variable
+        for key in settings.keys():
+            os.environ[key] = "1"  #! misspelt-variable
+        for key in ("XLA_FLAG", "MINE"):
+            os.environ.setdefault(key, "1")  #! misspelt-variable
+        names = ["CUDA_VISABLE_DEVICES"]
+        os.environ[names[0]] = "0"  #! misspelt-variable
+        os.environ[names[3]] = "0"
+        os.environ[names[-1]] = "0"  #! misspelt-variable
+    """,
+    "growth on the first": """
+        import tensorflow as tf
+        gpus = tf.config.list_physical_devices("GPU")
+        for gpu in gpus[:1]:
+            tf.config.experimental.set_memory_growth(gpu, True)  #! growth-not-on-all
+    """,
+    "growth on a copy of all": """
+        import tensorflow as tf
+        gpus = tf.config.list_physical_devices("GPU")
+        for gpu in gpus[:]:
+            tf.config.experimental.set_memory_growth(gpu, True)
+    """,
+    "growth on one": """
+        import tensorflow as tf
+        gpus = tf.config.list_physical_devices("GPU")
+        tf.config.experimental.set_memory_growth(gpus[0], True)  #! growth-not-on-all
+    """,
     # ------------------------------------------------------------ misspelt-variable
     "subscript": """
         import os
@@ -340,6 +490,121 @@ PYTHON = {
 """Name of a case: its Python code; the release is unknown."""
 
 WITH_OPTIONS: dict[str, tuple[tuple[int, int] | None, int | None, str]] = {
+    "device forms": (
+        None,
+        2,
+        """
+        import tensorflow as tf
+        with tf.device(''):
+            pass
+        with tf.device('/'):
+            pass
+        with tf.device('/cpu:0'):
+            pass
+        with tf.device('/CPU'):
+            pass
+        with tf.device('/job:worker/task:1/GPU:0'):
+            pass
+        with tf.device('/job:worker/replica:0/task:1/device:GPU:*'):
+            pass
+        with tf.device('GPU:0'):
+            pass
+        with tf.device('gpu'):
+            pass
+        with tf.device('/GPU:x'):  #! no-such-device
+            pass
+        with tf.device('/job:/GPU:0'):  #! no-such-device
+            pass
+        with tf.device('/gpu:0/gpu:1'):
+            pass
+        with tf.device('CPU:'):  #! no-such-device
+            pass
+        with tf.device('/device:XLA_GPU:0'):
+            pass
+        with tf.device('/device:TPU:0'):
+            pass
+        with tf.device('/GPU:0/job:worker'):
+            pass
+        with tf.device('/GPU 0'):  #! no-such-device
+            pass
+        with tf.device('/GPU:-1'):  #! no-such-device
+            pass
+        with tf.device('/gpu:1'):
+            pass
+    """,
+    ),
+    "several hidden": (
+        None,
+        2,
+        """
+        import os
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
+        import tensorflow as tf
+        with tf.device("/GPU:1"):
+            pass
+        with tf.device("/GPU:2"):  #! no-such-device
+            pass
+    """,
+    ),
+    "hidden by a UUID": (
+        None,
+        2,
+        """
+        import os
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0,GPU-12345678"
+        import tensorflow as tf
+        with tf.device("/GPU:2"):  #! no-such-device
+            pass
+    """,
+    ),
+    "hidden up to an invalid number": (
+        None,
+        2,
+        """
+        import os
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0,-1,1"
+        import tensorflow as tf
+        with tf.device("/GPU:1"):
+            pass
+    """,
+    ),
+    "all hidden": (
+        None,
+        2,
+        """
+        import os
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        import tensorflow as tf
+        with tf.device("/GPU:0"):  #! no-such-device
+            pass
+    """,
+    ),
+    "strings and numbers on a GPU": (
+        (1, 15),
+        None,
+        """
+        import tensorflow as tf
+        with tf.device("/gpu:0"):
+            a = tf.constant("x")  #! no-soft-placement
+            b = tf.constant(b)
+            c = tf.py_func(f, [a], tf.float32)  #! no-soft-placement
+            d = tf.Variable(1, dtype=tf.int32)  #! no-soft-placement
+            e = tf.summary.scalar("x", d)  #! no-soft-placement
+        s = tf.Session()
+        s.run(a)
+    """,
+    ),
+    "soft placement is allowed": (
+        (1, 15),
+        None,
+        """
+        import tensorflow as tf
+        with tf.device("/gpu:0"):
+            a = tf.constant("x")
+        s = tf.Session(config=tf.ConfigProto(allow_soft_placement=True))
+        s.run(a)
+    """,
+    ),
     "tf 2 names": (
         (1, 15),
         None,
@@ -487,3 +752,53 @@ spec:
         - name: NCCL_DEBG  #! misspelt-variable
           value: INFO
 """
+
+OTHER_FILES = {
+    "shell": r"""#!/bin/bash
+CUDA_VISIBLE_DEVIES=0  #! misspelt-variable
+FOO=1
+MINE=$CUDA_VISIBLE_DEVIES
+env CUDA_VISIBLE_DEVISES=0 python a.py  #! misspelt-variable
+env -u CUDA_VISIBLE_DEVISES python a.py
+unset CUDA_VISIBLE_DEVIES
+declare -x NCCL_DEBGU=1  #! misspelt-variable
+CUDA_VISIBLE_DEVICES=0  #! variable-set-wrongly
+python a.py
+sbatch --export=ALL,XLA_FLAG=1,MINE=2 job.sh  #! misspelt-variable
+srun --export=NONE python a.py
+export CUDA_DEVICE_ODER  #! misspelt-variable
+docker run --env CUDA_VISIBLE_DEVICS=0 -e NCCL_DEBUG x  #! misspelt-variable
+docker run --env=TF_GPU_ALOCATOR=x x  #! misspelt-variable
+TF_CONFIG='{"cluster": {"worker": ["a"]}}' python a.py  #! cluster-address
+export TF_CONFIG="{\"cluster\": {\"worker\": [\"b\"]}}"  #! cluster-address
+""",
+    "yaml": r"""env:
+  - name: CUDA_VISIBLE_DEVIES  #! misspelt-variable
+    value: "0"
+  - name: TF_CONFIG
+    value: '{"cluster": {"worker": ["a"]}}'  #! cluster-address
+  - {name: MINE, value: 1}
+environment: {NCCL_DEBGU: 1}  #! misspelt-variable
+command: ["sh", "-c", "export CUDA_VISIBLE_DEVISES=0; python a.py"]  #! misspelt-variable
+run: |
+  export XLA_FLAG=1  #! misspelt-variable
+  python a.py
+""",
+    "env": r"""CUDA_VISIBLE_DEVIES=0  #! misspelt-variable
+# NCCL_DEBGU=1
+export XLA_FLAG="1"  #! misspelt-variable
+NCCL_DEBUG = 1
+TF_CONFIG='{"cluster": {"worker": ["a"]}}'  #! cluster-address
+""",
+    "dockerfile": r"""FROM a
+ENV CUDA_VISIBLE_DEVIES=0 MINE=1  #! misspelt-variable
+ENV NCCL_DEBGU 1  #! misspelt-variable
+ARG XLA_FLAG=1
+RUN export CUDA_VISIBLE_DEVICES=0  #! variable-set-wrongly
+RUN export CUDA_VISIBLE_DEVICES=0 && python a.py
+RUN ["sh", "-c", "export CUDA_VISIBLE_DEVICES=0"]
+CMD CUDA_VISIBLE_DEVICS=0 python a.py
+ENTRYPOINT ["env", "TF_GPU_ALOCATOR=x", "python"]
+""",
+}
+"""Files that are not Python, by their kind."""

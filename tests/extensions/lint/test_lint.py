@@ -75,8 +75,10 @@ def test_task_started_twice_is_reported(name: str) -> None:
     assert [problem.message for problem in problems] == ["The task worker:0 is started twice."]
 
 
-@pytest.mark.parametrize(("kind", "text"), [("shell", cases.SHELL), ("yaml", cases.YAML)])
-def test_shell_and_yaml_files(kind: str, text: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "text"), [("shell", cases.SHELL), ("yaml", cases.YAML), *cases.OTHER_FILES.items()]
+)
+def test_files_that_are_not_python(kind: str, text: str) -> None:
     code, marks = split_marks(text)
     problems, unreadable = lint_text(code, kind, LintTarget())
     assert (list_positions(problems), unreadable) == (marks, None)

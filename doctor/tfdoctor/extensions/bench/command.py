@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +23,6 @@ from tfdoctor.cli.options import (
 )
 from tfdoctor.compat import Compat
 from tfdoctor.core.errors import ExitCode, UsageError
-from tfdoctor.core.findings import Severity
 from tfdoctor.core.text import clean_line
 from tfdoctor.extensions.bench.render import make_bench_json, render_bench
 from tfdoctor.extensions.bench.svg import make_bench_svg
@@ -169,7 +169,10 @@ def bench(
     if output is not None and result.has_times:  # an empty result must not replace an earlier one
         result = _write_results(output, result, convert_to_png)
     if html is not None:
-        _write_page(html, result, force=force)
+        from tfdoctor.cli.html_file import write_redacted_page
+        from tfdoctor.extensions.bench.html import make_benchmark_html
+
+        write_redacted_page(html, partial(make_benchmark_html, result), force=force, quiet=False)
     if as_json:
         from tfdoctor.render.json import write_json
 
@@ -181,12 +184,7 @@ def bench(
         raise timed_run.interruption
     if result.stop_reason or not result.has_times:
         return ExitCode.IMPOSSIBLE
-    if fail_on is FailOn.never:
-        return ExitCode.OK
-    threshold = Severity[fail_on.value.upper()]
-    return (
-        ExitCode.FOUND if any(finding.severity >= threshold for finding in result.findings) else ExitCode.OK
-    )
+    return ExitCode.FOUND if fail_on.is_reached(result.findings) else ExitCode.OK
 
 
 def _write_results(output: Path, result: Bench, convert_to_png: Callable[[str], bytes] | None) -> Bench:
@@ -203,22 +201,6 @@ def _write_results(output: Path, result: Bench, convert_to_png: Callable[[str], 
     for name in STYLE_BY_PNG_NAME.keys() - charts.keys():
         (output / name).unlink(missing_ok=True)  # it shows the replaced result
     return result
-
-
-def _write_page(target: Path, result: Bench, *, force: bool) -> None:
-    """Write a redacted HTML page. Raise UsageError or Error if it cannot be written."""
-    import os
-
-    from tfdoctor.cli.html_file import write_page
-    from tfdoctor.extensions.bench.html import make_benchmark_html
-    from tfdoctor.system.identity import make_redactor
-
-    write_page(
-        target,
-        make_benchmark_html(result, make_redactor(os.environ, include_local_names=True)),
-        force=force,
-        quiet=False,
-    )
 
 
 def _time_in_image(

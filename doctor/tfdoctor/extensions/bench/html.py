@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.core.findings import Status
 from tfdoctor.extensions.bench.models import format_duration
 from tfdoctor.extensions.bench.render import format_curve_title, format_interconnect, format_size
 from tfdoctor.extensions.bench.svg import make_bench_svg
 from tfdoctor.extensions.bench.warmup import describe_first_calls
-from tfdoctor.render.finding import MARKS, STATUS_BY_SEVERITY
-from tfdoctor.render.html.check import make_finding_values
+from tfdoctor.render.finding import choose_status
+from tfdoctor.render.html.check import make_finding_values, make_status_values
 from tfdoctor.render.html.document import redact_values, render_page
 
 if TYPE_CHECKING:
@@ -23,12 +22,10 @@ __all__ = ["make_benchmark_html"]
 
 def make_benchmark_html(bench: Bench, redactor: Redactor) -> bytes:
     """Return the HTML page of a benchmark, with all texts redacted."""
-    worst_severity = max((item.severity for item in bench.findings), default=None)
-    status = STATUS_BY_SEVERITY[worst_severity] if worst_severity is not None else Status.GOOD
     values: dict[str, Any] = {
         "target": bench.target,
         "title": bench.summary,
-        "status": {"status": status.value, "sign": MARKS[status]},
+        "status": make_status_values(choose_status(bench.findings)),
         "tensorflow": bench.tensorflow or "unknown",
         "devices": [
             {"device": item.device, "name": item.name or "", "software": item.is_software}

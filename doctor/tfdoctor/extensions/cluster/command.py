@@ -19,7 +19,6 @@ from tfdoctor.cli.options import (
     verbose_option,
 )
 from tfdoctor.core.errors import Error, ExitCode, UsageError
-from tfdoctor.core.findings import Severity
 from tfdoctor.core.text import clean, clean_line
 from tfdoctor.extensions.cluster.analysis import evaluate_cluster, map_connectable_addresses
 from tfdoctor.extensions.cluster.merge import merge_clusters
@@ -90,10 +89,7 @@ def cluster(
         write_json(make_cluster_json(results))
     else:
         OUT.write(render_cluster(results, verbose=verbose, **OUT.layout))
-    if fail_on is FailOn.never:
-        return ExitCode.OK
-    threshold = Severity[fail_on.value.upper()]
-    has_fault = any(fault.severity >= threshold for result in results for fault in result.faults)
+    has_fault = any(fail_on.is_reached(result.faults) for result in results)
     return ExitCode.FOUND if has_fault else ExitCode.OK
 
 

@@ -10,6 +10,7 @@ from tfdoctor.core.text import clean_line
 from tfdoctor.render.finding import STATUS_BY_SEVERITY, format_mark
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
+from tfdoctor.render.screen import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +58,7 @@ def _print_evaluation(out: Page, evaluation: ClusterEvaluation, *, verbose: bool
         out.print()
         _print_fault(out, fault)
     if len(faults) > len(shown_faults):
-        out.print(Text(f"  and {len(faults) - len(shown_faults)} more findings: -v"))
+        out.print(Text(f"  and {format_count(len(faults) - len(shown_faults), 'more finding')}: -v"))
     members = evaluation.members if verbose else evaluation.members[:MAX_TASKS]
     if members:
         out.print()
@@ -69,7 +70,7 @@ def _print_evaluation(out: Page, evaluation: ClusterEvaluation, *, verbose: bool
             _describe_state(member, has_connections=evaluation.has_connection_results),
         )
     if len(evaluation.members) > len(members):
-        out.print(Text(f"  and {len(evaluation.members) - len(members)} more tasks: -v"))
+        out.print(Text(f"  and {format_count(len(evaluation.members) - len(members), 'more task')}: -v"))
     for note in evaluation.notes:
         out.print()
         print_hanging(out, Text("  "), clean_line(note, limit=600))

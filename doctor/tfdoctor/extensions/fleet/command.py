@@ -22,7 +22,6 @@ from tfdoctor.cli.options import (
     verbose_option,
 )
 from tfdoctor.core.errors import ExitCode, UsageError
-from tfdoctor.core.findings import Severity
 from tfdoctor.core.text import clean_line
 
 if TYPE_CHECKING:
@@ -214,12 +213,7 @@ def fleet(
         write_json(make_fleet_json(published_result))
     else:
         OUT.write(render_fleet(result, verbose=verbose, **OUT.layout))
-    if fail_on is FailOn.never:
-        return ExitCode.OK
-    threshold = Severity[fail_on.value.upper()]
-    return (
-        ExitCode.FOUND if any(finding.severity >= threshold for finding in result.findings) else ExitCode.OK
-    )
+    return ExitCode.FOUND if fail_on.is_reached(result.findings) else ExitCode.OK
 
 
 def _make_connect_command(connect: str, engine: NodeEngine, deadline: float) -> tuple[str, ...]:
@@ -366,12 +360,14 @@ def _run_on_hosts(
     )
     remaining_hosts = [host for host in hosts if host not in finished_hosts]
     if dry_run:
+        from tfdoctor.render.screen import format_count
         from tfdoctor.render.terminal import OUT
 
         names = ", ".join(clean_line(host, limit=80) for host in remaining_hosts[:50])
         omitted_note = f" and {len(remaining_hosts) - 50} more" if len(remaining_hosts) > 50 else ""
+        count = format_count(len(remaining_hosts), "host")
         OUT.write(
-            f"Would run {runner} tfdoctor.pyz {' '.join(arguments)} on {len(remaining_hosts)} hosts: {names}{omitted_note}\n"
+            f"Would run {runner} tfdoctor.pyz {' '.join(arguments)} on {count}: {names}{omitted_note}\n"
         )
         return False
     store.create_folder()

@@ -12,7 +12,8 @@ from tfdoctor.core.findings import Severity, Status
 from tfdoctor.core.text import clean_line
 from tfdoctor.extensions.fleet.analysis import format_host_names
 from tfdoctor.extensions.fleet.render import COLUMNS, format_cell, format_state
-from tfdoctor.render.finding import MARKS, STATUS_BY_SEVERITY
+from tfdoctor.render.finding import STATUS_BY_SEVERITY, choose_status
+from tfdoctor.render.html.check import make_status_values
 from tfdoctor.render.html.document import render_page
 
 if TYPE_CHECKING:
@@ -32,19 +33,17 @@ STATUS_BY_STATE = {"ok": Status.GOOD, "found": STATUS_BY_SEVERITY[Severity.ERROR
 
 def make_fleet_html(fleet: Fleet) -> bytes:
     """Return the HTML page of a fleet. The texts must already be redacted."""
-    worst_severity = max((item.severity for item in fleet.findings), default=None)
-    status = STATUS_BY_SEVERITY[worst_severity] if worst_severity is not None else Status.GOOD
     other_hosts = [item for item in fleet.hosts if item.group_number != 1]
     groups = fleet.groups[:MAX_GROUPS]
     return render_page(
         "fleet",
         title=fleet.summary,
-        status=_make_status_values(status),
+        status=make_status_values(choose_status(fleet.findings)),
         about=f"{len(fleet.hosts):,} hosts, {fleet.engine}",
         common=[{"word": word, "value": clean_line(value, limit=200)} for word, value in fleet.common_values],
         findings=[
             {
-                "status": _make_status_values(STATUS_BY_SEVERITY[item.severity]),
+                "status": make_status_values(STATUS_BY_SEVERITY[item.severity]),
                 "code": FLEET_CODES[item.kind],
                 "hosts": format_host_names(item.hosts),
                 "all": list(item.hosts[:MAX_HOSTS]),
@@ -69,16 +68,12 @@ def make_fleet_html(fleet: Fleet) -> bytes:
     )
 
 
-def _make_status_values(status: Status) -> dict[str, str]:
-    return {"status": status.value, "sign": MARKS[status]}
-
-
 def _make_group_values(group: HostGroup) -> dict[str, Any]:
     return {
         "number": str(group.number),
         "hosts": f"{len(group.hosts):,}",
         "like": group.hosts[0],
-        "status": _make_status_values(
+        "status": make_status_values(
             STATUS_BY_SEVERITY[Severity.WARNING] if group.is_unknown else STATUS_BY_STATE[group.state]
         ),
         "state": format_state(group),

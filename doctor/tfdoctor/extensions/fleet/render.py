@@ -13,6 +13,7 @@ from tfdoctor.extensions.fleet.analysis import format_host_names
 from tfdoctor.render.finding import STATUS_BY_SEVERITY, format_mark
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import Page, Text, count_columns, print_hanging, truncate_text
+from tfdoctor.render.screen import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +66,8 @@ def render_fleet(fleet: Fleet, *, verbose: bool = False, width: int = 80, colour
     for finding in shown_findings:
         _print_finding(out, finding, complete=verbose)
     if len(fleet.findings) > len(shown_findings):
-        out.print(Text(f"  and {len(fleet.findings) - len(shown_findings)} more findings: -v"))
+        hidden_count = len(fleet.findings) - len(shown_findings)
+        out.print(Text(f"  and {format_count(hidden_count, 'more finding')}: -v"))
     if fleet.groups:
         out.print()
         _print_grid(out, fleet.groups, verbose=verbose)
@@ -151,7 +153,8 @@ def _print_grid(out: Page, groups: Sequence[HostGroup], *, verbose: bool) -> Non
         hidden_host_count = sum(len(group.hosts) for group in groups) - sum(
             len(group.hosts) for group in shown_groups
         )
-        out.print(Text(f"  {hidden_host_count:>6,}  in {hidden_group_count:,} more kinds: -v"))
+        plural = "s" if hidden_group_count != 1 else ""
+        out.print(Text(f"  {hidden_host_count:>6,}  in {hidden_group_count:,} more kind{plural}: -v"))
 
 
 def _format_group(group: HostGroup, domain: str) -> str:

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.core.facts import value_of
 from tfdoctor.core.findings import OutcomeKind, Severity, Status
 from tfdoctor.core.text import clean_line
 from tfdoctor.diagnosis.dependency_chain import make_chain
 from tfdoctor.diagnosis.library_search import FileOutcome, list_library_searches, list_search_folders
-from tfdoctor.render.finding import MARKS, STATUS_BY_SEVERITY, capitalize_remedy
+from tfdoctor.render.finding import (
+    MARKS,
+    STATUS_BY_SEVERITY,
+    STATUS_BY_USABLE,
+    capitalize_remedy,
+    list_failed_checks,
+)
 from tfdoctor.render.html.document import render_page
 from tfdoctor.render.json import to_json
+from tfdoctor.render.screen import describe_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +29,7 @@ if TYPE_CHECKING:
     from tfdoctor.core.findings import Finding, Report
     from tfdoctor.diagnosis.library_search import LibrarySearch
 
-__all__ = ["make_finding_values", "make_report_html"]
+__all__ = ["make_finding_values", "make_report_html", "make_status_values"]
 
 MAX_FACTS = 1500
 """The largest number of facts on the page, so that the page is small enough for an e-mail."""
@@ -54,22 +60,14 @@ def make_report_html(
     `check_command` is the command that made the report. `fix_command` is the command that fixes the main finding, or None.
     `differences` are the results that redaction changed.
     """
-    is_usable = report.verdict.gpu_usable
-    status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[is_usable]
-    python, choice = value_of(report.facts.python), report.facts.choice
-    python_text = (
-        f"{python.executable} (Python {python.version})" if python is not None else "no Python answered"
-    )
-    if python is None and choice is not None:
-        python_text = f"{choice.path} (no answer)"
     fact_rows = list(_iter_facts(to_json(report.facts)))
     main_finding = report.main_finding
     return render_page(
         "check",
         title=clean_line(report.verdict.headline or report.verdict.summary),
-        where=python_text,
+        where=describe_python(report),
         typed=check_command,
-        status=_make_status_values(status),
+        status=make_status_values(STATUS_BY_USABLE[report.verdict.gpu_usable]),
         verdict=report.verdict,
         main=None if main_finding is None else make_finding_values(main_finding),
         root=report.root_finding is main_finding and main_finding is not None,
@@ -77,7 +75,7 @@ def make_report_html(
         chain=[
             {
                 "name": link.name,
-                **_make_status_values(link.status),
+                **make_status_values(link.status),
                 "text": link.text,
                 "broken": link.is_broken,
                 "findings": [make_finding_values(item) for item in link.findings],
@@ -90,22 +88,15 @@ def make_report_html(
         reasons=report.prediction.reasons,
         observed=report.observed,
         counts={kind.value: report.count_outcomes()[kind.value] for kind in OutcomeKind},
-        unmade=[
-            (
-                item.code,
-                ("crashed (a defect of tfdoctor): " if item.kind is OutcomeKind.CRASHED else "")
-                + item.reason,
-            )
-            for item in report.outcomes
-            if item.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)
-        ],
+        unmade=list_failed_checks(report),
         facts=fact_rows[:MAX_FACTS],
         more_facts=max(0, len(fact_rows) - MAX_FACTS),
         differences=tuple(differences),
     )
 
 
-def _make_status_values(status: Status) -> dict[str, str]:
+def make_status_values(status: Status) -> dict[str, str]:
+    """Return a status as values for a template."""
     return {"status": status.value, "sign": MARKS[status], "word": STATUS_TEXTS[status]}
 
 
@@ -114,7 +105,7 @@ def make_finding_values(finding: Finding) -> dict[str, Any]:
     severity_words = {Severity.ERROR: "problem", Severity.WARNING: "warning", Severity.INFO: "note"}
     return {
         "code": finding.code,
-        **_make_status_values(STATUS_BY_SEVERITY[finding.severity]),
+        **make_status_values(STATUS_BY_SEVERITY[finding.severity]),
         "word": severity_words[finding.severity],
         "title": finding.title,
         "why": finding.explanation,
@@ -140,14 +131,14 @@ def make_finding_values(finding: Finding) -> dict[str, Any]:
 def _make_search_values(search: LibrarySearch) -> dict[str, Any]:
     return {
         "soname": search.soname,
-        **_make_status_values(Status.GOOD if search.is_resolved else Status.BAD),
+        **make_status_values(Status.GOOD if search.is_resolved else Status.BAD),
         "text": search.description,
         "open": not search.is_resolved
         or any(file.outcome is not FileOutcome.OPENED for file in search.files),
         "files": [
             {
                 "path": file.path,
-                **_make_status_values(STATUS_BY_OUTCOME[file.outcome]),
+                **make_status_values(STATUS_BY_OUTCOME[file.outcome]),
                 "fate": file.outcome.value,
                 "note": file.note,
             }

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.core.findings import Cause, Severity, Status
 from tfdoctor.logs.excerpt import Excerpt, list_evidence_lines
-from tfdoctor.render.finding import MARKS
-from tfdoctor.render.html.check import make_finding_values
+from tfdoctor.render.html.check import make_finding_values, make_status_values
 from tfdoctor.render.html.document import render_page
 from tfdoctor.render.log_markdown import redact_report
-from tfdoctor.render.log_screen import describe_log, format_device, format_process
+from tfdoctor.render.log_screen import choose_log_status, describe_log, format_device, format_process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,17 +66,12 @@ def _redact_log(report: LogReport, excerpt: Excerpt, redactor: Redactor) -> tupl
 def _make_log_values(report: LogReport, excerpt: Excerpt, index: int) -> dict[str, Any]:
     """Return a log as values for the template. `index` is its position on the page."""
     root = report.root_finding
-    status = Status.BAD
-    if report.cause is Cause.HEALTHY:
-        status = Status.GOOD
-    elif root is None or root.severity < Severity.ERROR:
-        status = Status.WARNING
     deciding_lines = list_evidence_lines(report)
     return {
         "name": report.name,
         "anchor": "" if index == 0 else f"{index + 1}-",
         "title": report.headline or report.summary,
-        "status": {"status": status.value, "sign": MARKS[status]},
+        "status": make_status_values(choose_log_status(report)),
         "root": None if root is None else make_finding_values(root),
         "notes": [make_finding_values(item) for item in report.findings if item is not root],
         "devices": [format_device(item) for item in report.registered_devices],

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.core.findings import Status
-from tfdoctor.render.finding import MARKS
-from tfdoctor.render.html.check import make_finding_values
+from tfdoctor.render.html.check import make_finding_values, make_status_values
 from tfdoctor.render.html.document import redact_values, render_page
+from tfdoctor.render.verify import STATUS_BY_STAGE_STATUS
 
 if TYPE_CHECKING:
     from tfdoctor.core.findings import Stage, Verification
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["make_verification_html"]
 
-STATUS_BY_STAGE_STATUS = {"passed": Status.GOOD, "failed": Status.BAD, "skipped": Status.UNKNOWN}
 STAGE_STATUS_TEXTS = {"passed": "passed", "failed": "failed here", "skipped": "not tried"}
 
 
@@ -28,7 +27,7 @@ def make_verification_html(verification: Verification, redactor: Redactor) -> by
         "cause": verification.cause.value
         if verification.cause is not None and verification.ok is False
         else "",
-        "status": _make_status_values(status),
+        "status": make_status_values(status),
         "stages": [_make_stage_values(item) for item in verification.stages],
         "findings": [make_finding_values(item) for item in verification.findings],
         "simulated": None
@@ -43,14 +42,10 @@ def make_verification_html(verification: Verification, redactor: Redactor) -> by
     return render_page("verify", **redact_values(values, redactor))
 
 
-def _make_status_values(status: Status) -> dict[str, str]:
-    return {"status": status.value, "sign": MARKS[status]}
-
-
 def _make_stage_values(stage: Stage) -> dict[str, Any]:
     return {
         "name": stage.name,
-        **_make_status_values(STATUS_BY_STAGE_STATUS[stage.status]),
+        **make_status_values(STATUS_BY_STAGE_STATUS[stage.status]),
         "word": STAGE_STATUS_TEXTS[stage.status],
         "failed": stage.status == "failed",
         "detail": stage.detail,
