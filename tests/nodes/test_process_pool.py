@@ -134,7 +134,7 @@ def test_dry_run_asks_no_host(tmp_path: Path) -> None:
         tmp_path / "out", programs, "--ssh", "node1", "--dry-run", "--python", "/opt/tf/bin/python"
     )
     assert result.returncode == 0
-    assert "check --json --python /opt/tf/bin/python on 1 hosts: node1" in result.stdout
+    assert "check --json --python /opt/tf/bin/python on 1 host: node1" in result.stdout
     assert not (tmp_path / "out").exists()
 
 

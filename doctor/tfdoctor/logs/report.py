@@ -362,6 +362,7 @@ def _make_harmless_findings(context: LogContext, file_name: str) -> list[Finding
     ]
     if not events:
         return []
+    events.sort(key=lambda event: event.signature.benign_code == OTHER_BENIGN)  # the least telling ones last
     meanings = list(dict.fromkeys(event.signature.meaning for event in events))
     return [
         Finding(
