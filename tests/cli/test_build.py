@@ -18,7 +18,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.environments import precheck
 from tfdoctor.environments.precheck import PrecheckResult
 from tfdoctor.planning import Recipe, Request, recommend
-from tfdoctor.prediction.fit import Host
+from tfdoctor.prediction.fit.models import Host
 from tfdoctor.render.build import make_build_json
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"

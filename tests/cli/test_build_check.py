@@ -32,7 +32,7 @@ from tfdoctor.images.engine.image import render_context
 from tfdoctor.images.write import UserAdditions
 from tfdoctor.planning import Method, Recipe, Request
 from tfdoctor.planning.arguments import make_plan
-from tfdoctor.prediction.fit import Host
+from tfdoctor.prediction.fit.models import Host
 from tfdoctor.render.dockerfile import make_dockerfile_json, render_dockerfile_report
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.base import Rule

@@ -18,7 +18,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.core.findings import Cause
 from tfdoctor.planning import Recipe, Request, recommend
 from tfdoctor.planning.arguments import make_plan
-from tfdoctor.prediction.fit import Host, HostGpu
+from tfdoctor.prediction.fit.models import Host, HostGpu
 from tfdoctor.render.paragraphs import Page
 from tfdoctor.render.plan import format_bytes, print_option, render_recommendation
 

@@ -21,7 +21,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.planning import BaseImage, Method, Option, Recipe, Request, recommend
 from tfdoctor.planning.bases import add_image_sizes
-from tfdoctor.prediction.fit import Host
+from tfdoctor.prediction.fit.models import Host
 from tfdoctor.render.paragraphs import Page
 from tfdoctor.render.plan import print_option
 

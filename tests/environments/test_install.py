@@ -33,8 +33,8 @@ from tfdoctor.environments.install_state import (
     read_record,
 )
 from tfdoctor.planning import Method, Request, recommend
-from tfdoctor.prediction.fit import Host
-from tfdoctor.remedies import list_links
+from tfdoctor.prediction.fit.models import Host
+from tfdoctor.remedies.links import list_links
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -28,7 +28,7 @@ from tfdoctor.environments.selection import (
     choose_plan,
     make_install_request,
 )
-from tfdoctor.prediction.fit import Host
+from tfdoctor.prediction.fit.models import Host
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -30,7 +30,7 @@ from tfdoctor.planning import (
     Request,
     recommend,
 )
-from tfdoctor.prediction.fit import Host
+from tfdoctor.prediction.fit.models import Host
 
 HERE = Path(__file__).parent
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"

@@ -11,7 +11,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.core.findings import Cause
 from tfdoctor.logs.report import LogReport, diagnose_log
 from tfdoctor.planning import Method, Request, recommend
-from tfdoctor.prediction.fit import Host
+from tfdoctor.prediction.fit.models import Host
 from tfdoctor.remedies.engine import list_configure_commands, make_toolkit_remedy
 
 COMPAT = Compat.load()

@@ -14,7 +14,7 @@ from tfdoctor.planning import Request, recommend
 from tfdoctor.planning.answer_table import ANY_GPU, AnswerTable, replace_placeholders
 from tfdoctor.planning.answer_table_builder import build_answer_table
 from tfdoctor.planning.arguments import add_machine_arguments, parse_gpu
-from tfdoctor.prediction.fit import Host
+from tfdoctor.prediction.fit.models import Host
 from tfdoctor.render.html.explorer import pack_table
 
 MINORS = ("2.21", "2.10", "1.15")

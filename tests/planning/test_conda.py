@@ -10,8 +10,8 @@ from tfdoctor.core import versions
 from tfdoctor.planning import Recipe, Rejection, Request
 from tfdoctor.planning.recipes import RECIPES, try_recipe
 from tfdoctor.planning.release_sheet import make_sheet
-from tfdoctor.prediction.fit import Host
 from tfdoctor.prediction.fit.matrix import MatrixQuery, select_rows
+from tfdoctor.prediction.fit.models import Host
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tfdoctor.compat import Platform
-    from tfdoctor.prediction.fit import Host
+    from tfdoctor.prediction.fit.models import Host
 
 CARDS = (
     *((generation.capability,) for generation in COMPAT.cards.generations),

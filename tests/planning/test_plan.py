@@ -28,7 +28,8 @@ from tfdoctor.planning import (
     recommend,
 )
 from tfdoctor.planning.recipes import RECIPES, try_recipe
-from tfdoctor.prediction.fit import Host, HostGpu, constraints
+from tfdoctor.prediction.fit import constraints
+from tfdoctor.prediction.fit.models import Host, HostGpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

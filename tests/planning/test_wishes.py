@@ -17,7 +17,7 @@ from tfdoctor.core.findings import Cause
 from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.planning import Method, Recipe, Recommendation, Request, make_predicted_facts, recommend
 from tfdoctor.planning.arguments import make_plan, parse_gpu, parse_python_version
-from tfdoctor.prediction.fit import Host, HostGpu, Reason
+from tfdoctor.prediction.fit.models import Host, HostGpu, Reason
 from tfdoctor.render.plan import make_recommendation_json, render_recommendation
 
 COMPAT = Compat.load()

@@ -21,7 +21,8 @@ from tfdoctor.core.facts import PERMISSION_DENIED, Distribution, LoadAttempt, Re
 from tfdoctor.core.facts.imports import FileDifference
 from tfdoctor.core.facts.loading import RemovedEntriesResult, ReplacedLibrary
 from tfdoctor.core.findings import Cause
-from tfdoctor.prediction import describe_build, imports
+from tfdoctor.prediction import imports
+from tfdoctor.prediction.build import describe_build
 
 if TYPE_CHECKING:
     from tfdoctor.core.facts import Facts

@@ -25,14 +25,14 @@ from tfdoctor.core.facts import (
     value_of,
 )
 from tfdoctor.core.findings import Cause
-from tfdoctor.prediction import (
+from tfdoctor.prediction.build import describe_build
+from tfdoctor.prediction.libraries import (
     MissingLibrary,
-    describe_build,
     explain_missing_libraries,
     list_forbidden_files,
     list_missing_libraries,
-    predict,
 )
+from tfdoctor.prediction.stages import predict
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from rules.make_facts import (
 from tfdoctor.core.facts import MODULE_PATH, Absent, Distribution, Unknown, value_of
 from tfdoctor.core.facts.loading import Origin
 from tfdoctor.core.findings import Cause
-from tfdoctor.prediction import predict, shadowing
+from tfdoctor.prediction import shadowing
+from tfdoctor.prediction.stages import predict
 
 if TYPE_CHECKING:
     from tfdoctor.core.facts import Facts

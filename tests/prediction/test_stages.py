@@ -25,7 +25,8 @@ from rules.make_facts import (
 from tfdoctor.core.facts import Absent, CudaDevice, Distribution, Known, Unknown, value_of
 from tfdoctor.core.facts.python import DeniedPath, StartupFailure, UnusablePython
 from tfdoctor.core.findings import Cause
-from tfdoctor.prediction import describe_build, explain_disabled_device_types, predict
+from tfdoctor.prediction.build import describe_build
+from tfdoctor.prediction.stages import explain_disabled_device_types, predict
 from tfdoctor.rules import hidden_by_env
 
 if TYPE_CHECKING:

@@ -31,14 +31,10 @@ from tfdoctor.core.findings import Finding, Severity
 from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.environments.actions import format_steps
 from tfdoctor.environments.models import Environment, FixOffer
-from tfdoctor.remedies import (
-    adapt_findings,
-    commands,
-    format_check_command,
-    format_export,
-    format_pip_uninstall,
-    user_permissions,
-)
+from tfdoctor.remedies import commands, user_permissions
+from tfdoctor.remedies.commands import adapt_findings
+from tfdoctor.remedies.pip import format_check_command, format_pip_uninstall
+from tfdoctor.remedies.search_path import format_export
 from tfdoctor.remedies.user_permissions import InstallFolder
 from tfdoctor.render.report import render_report
 

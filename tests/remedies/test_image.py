@@ -14,9 +14,8 @@ from tfdoctor.core.findings import Cause, Finding, Remedy, Severity
 from tfdoctor.diagnosis import examine
 from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.planning.hypothetical_facts import EnvironmentSketch, make_facts_from_sketch
-from tfdoctor.remedies import Target
 from tfdoctor.remedies.image import HOST_CAUSES, adapt_image_findings, choose_image_name, format_start_command
-from tfdoctor.remedies.target import TargetImage
+from tfdoctor.remedies.target import Target, TargetImage
 from tfdoctor.system.recorded import RecordedSystem
 
 COMPAT = Compat.load()

@@ -20,8 +20,8 @@ from tfdoctor.core.causes.steps import Install, RemoveEntries, UnsetVariable
 from tfdoctor.core.facts.python import PythonChoice
 from tfdoctor.core.findings import Remedy
 from tfdoctor.diagnosis.report import diagnose
-from tfdoctor.remedies import format_check_command
 from tfdoctor.remedies.kernel import adapt_to_kernel
+from tfdoctor.remedies.pip import format_check_command
 
 if TYPE_CHECKING:
     from tfdoctor.remedies.target import Target

@@ -23,8 +23,8 @@ from tfdoctor.images.write import UserAdditions
 from tfdoctor.logs.report import LogReport, diagnose_log
 from tfdoctor.planning import Method, Request, recommend
 from tfdoctor.planning.release_sheet import make_sheet
-from tfdoctor.prediction.fit import Host
 from tfdoctor.prediction.fit.matrix import MatrixQuery, select_rows
+from tfdoctor.prediction.fit.models import Host
 from tfdoctor.render.build import render_dry_run as build_dry_run
 from tfdoctor.render.explain import render_explanation
 from tfdoctor.render.fix import render_fix

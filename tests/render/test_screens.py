@@ -41,8 +41,8 @@ from tfdoctor.diagnosis.explain import find_entries
 from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.planning import Method, Request, recommend
 from tfdoctor.planning.overview import list_overviews
-from tfdoctor.prediction.fit import Host
 from tfdoctor.prediction.fit.matrix import MatrixQuery, find_code_on_gpu, select_rows
+from tfdoctor.prediction.fit.models import Host
 from tfdoctor.render.explain import render_explanation
 from tfdoctor.render.matrix import render_overview, render_rows
 from tfdoctor.render.paragraphs import Page, count_columns, print_commands, shorten_text, truncate_text

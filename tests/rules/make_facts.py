@@ -31,7 +31,8 @@ from tfdoctor.core.facts import (
     value_of,
 )
 from tfdoctor.core.versions import is_at_least
-from tfdoctor.prediction import describe_build, list_opened_sonames, predict
+from tfdoctor.prediction.build import describe_build, list_opened_sonames
+from tfdoctor.prediction.stages import predict
 from tfdoctor.rules.base import RuleContext
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from rules.make_facts import healthy
 from tfdoctor.compat import Compat
 from tfdoctor.core.findings import Cause, OutcomeKind
 from tfdoctor.diagnosis.areas import find_area, make_areas
-from tfdoctor.prediction import predict
+from tfdoctor.prediction.stages import predict
 from tfdoctor.rules import ALL_RULES, RULES_BY_CODE
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Rule, RuleContext, get_required_value
 

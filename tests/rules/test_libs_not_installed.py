@@ -27,7 +27,7 @@ from tfdoctor.core.facts import (
     value_of,
 )
 from tfdoctor.core.findings import OutcomeKind
-from tfdoctor.prediction import choose_libraries_cause
+from tfdoctor.prediction.libraries import choose_libraries_cause
 from tfdoctor.rules import (
     import_missing_cuda_lib,
     libdevice_or_ptxas_missing,

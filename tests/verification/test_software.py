@@ -13,7 +13,7 @@ from tfdoctor.cli.simulation_options import parse_simulation
 from tfdoctor.core.errors import Error
 from tfdoctor.core.facts import value_of
 from tfdoctor.core.findings import Cause
-from tfdoctor.prediction import describe_build
+from tfdoctor.prediction.build import describe_build
 from tfdoctor.system import CommandResult
 from tfdoctor.system.payloads import MARKER
 from tfdoctor.verification import software

@@ -38,7 +38,7 @@ from tfdoctor.images.emit import emit as format_emitted
 from tfdoctor.images.write import DEFAULT_UID, MAX_UID, UserAdditions, validate_index, validate_reference
 from tfdoctor.planning import Method, Recipe, Request
 from tfdoctor.planning.arguments import make_plan, parse_python_version, validate_driver
-from tfdoctor.prediction.fit import Host
+from tfdoctor.prediction.fit.models import Host
 from tfdoctor.render.build import make_build_json, render_built_image, render_dry_run
 from tfdoctor.render.json import write_json
 from tfdoctor.render.plan import make_recommendation_json, render_recommendation

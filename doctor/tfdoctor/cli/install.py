@@ -55,7 +55,9 @@ from tfdoctor.planning.arguments import (
     parse_python_version,
     validate_driver,
 )
-from tfdoctor.prediction.fit import Fit, Host, build_host, find_best_fit
+from tfdoctor.prediction.fit.compatibility import Fit, find_best_fit
+from tfdoctor.prediction.fit.host import build_host
+from tfdoctor.prediction.fit.models import Host
 from tfdoctor.render.install import (
     make_environment_json,
     make_install_json,

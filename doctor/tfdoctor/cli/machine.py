@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.errors import UsageError
 from tfdoctor.planning.arguments import parse_gpu, validate_driver
-from tfdoctor.prediction.fit import Host, build_host
+from tfdoctor.prediction.fit.host import build_host
+from tfdoctor.prediction.fit.models import Host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
     from tfdoctor.core.facts import Facts
-    from tfdoctor.prediction.fit import HostGpu
+    from tfdoctor.prediction.fit.models import HostGpu
 
 __all__ = ["select_host"]
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.facts import Absent, Known, Unknown, value_of
 from tfdoctor.core.findings import Area, Cause, Severity, Status
-from tfdoctor.prediction import find_library_version, is_hidden_by_environment
+from tfdoctor.prediction.driver import is_hidden_by_environment
+from tfdoctor.prediction.library_versions import find_library_version
 from tfdoctor.rules import RULES_BY_CODE
 from tfdoctor.rules.base import CUDA, CUDNN, DRIVER, ENVIRONMENT, GPU, LOADER, TENSORFLOW
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.core.facts import CudaDevice, Facts
     from tfdoctor.core.findings import Finding
-    from tfdoctor.prediction import Build
+    from tfdoctor.prediction.build import Build
 
     Texts = tuple[str, ...]
     """The text of a line, followed by shorter versions of it."""

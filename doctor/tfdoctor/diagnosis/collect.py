@@ -18,7 +18,7 @@ from tfdoctor.core.facts import (
     Unknown,
     value_of,
 )
-from tfdoctor.prediction import describe_build, find_dlopen_caller, list_opened_sonames
+from tfdoctor.prediction.build import describe_build, find_dlopen_caller, list_opened_sonames
 from tfdoctor.prediction.rehearsal import plan_rehearsal
 from tfdoctor.probes import (
     containers,

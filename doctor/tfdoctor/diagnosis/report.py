@@ -12,8 +12,8 @@ from tfdoctor.core.facts import Absent, value_of
 from tfdoctor.core.findings import Cause, Finding, OutcomeKind, Prediction, Report, Severity, Verdict
 from tfdoctor.core.text import lower_first
 from tfdoctor.diagnosis.areas import find_area, make_areas
-from tfdoctor.prediction import predict
-from tfdoctor.remedies import adapt_findings
+from tfdoctor.prediction.stages import predict
+from tfdoctor.remedies.commands import adapt_findings
 from tfdoctor.rules import ALL_RULES, RULES_BY_CODE
 from tfdoctor.rules.base import CUDA, CUDNN, LOADER, TENSORFLOW, RuleContext
 

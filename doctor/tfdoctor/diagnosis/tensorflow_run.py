@@ -10,7 +10,7 @@ from tfdoctor.core.text import clean_line
 from tfdoctor.logs.dso import find_failed_opens
 from tfdoctor.logs.libraries import is_tensorrt_library
 from tfdoctor.logs.report import diagnose_log
-from tfdoctor.prediction import describe_build
+from tfdoctor.prediction.build import describe_build
 from tfdoctor.rules import compute_fails
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.result import Failure

@@ -36,7 +36,7 @@ from tfdoctor.environments.activation import (
 from tfdoctor.environments.candidates import changes_packages
 from tfdoctor.environments.folder import get_unfinished_path, remove_path, write_atomically
 from tfdoctor.environments.installers import Installer, find_installer, run_installer
-from tfdoctor.remedies import format_link_commands
+from tfdoctor.remedies.links import format_link_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

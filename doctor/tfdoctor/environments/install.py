@@ -47,7 +47,7 @@ from tfdoctor.environments.resolution import (
     make_resolver_command,
     resolve,
 )
-from tfdoctor.remedies import list_links
+from tfdoctor.remedies.links import list_links
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tfdoctor.environments.interpreters import Interpreter
     from tfdoctor.environments.requirements import RequirementSet, VersionCondition
     from tfdoctor.planning import Option, Recommendation
-    from tfdoctor.prediction.fit import Host
+    from tfdoctor.prediction.fit.models import Host
     from tfdoctor.system import System
 
 __all__ = ["InstallOptions", "PlanChoice", "choose_plan", "make_install_request"]
@@ -405,7 +405,7 @@ def _find_system_python(machine: MachineFacts) -> str | None:
 
 
 def _find_package_manager(machine: MachineFacts) -> str | None:
-    from tfdoctor.remedies import find_package_manager
+    from tfdoctor.remedies.system import find_package_manager
 
     return find_package_manager(machine.distribution_id, *machine.distribution_like)
 

@@ -10,7 +10,7 @@ from tfdoctor.core.findings import Severity
 from tfdoctor.diagnosis import examine
 from tfdoctor.diagnosis.areas import find_area
 from tfdoctor.environments.install_state import INSTALLING_VARIABLE
-from tfdoctor.prediction import describe_build
+from tfdoctor.prediction.build import describe_build
 from tfdoctor.rules.base import CUDA, CUDNN, LOADER, TENSORFLOW
 from tfdoctor.system import LiveSystem
 

@@ -15,7 +15,7 @@ from tfdoctor.core.facts import FoundElsewhere
 from tfdoctor.core.findings import Evidence, Remedy, Severity
 from tfdoctor.images.read.tensorflow import resolve_tensorflow
 from tfdoctor.planning.hypothetical_facts import EnvironmentSketch, make_facts_from_sketch
-from tfdoctor.prediction import predict
+from tfdoctor.prediction.stages import predict
 from tfdoctor.remedies import image
 from tfdoctor.remedies.target import TargetImage
 from tfdoctor.rules import ALL_RULES

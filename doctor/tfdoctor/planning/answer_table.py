@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from tfdoctor.compat import Platform
-    from tfdoctor.prediction.fit import Host
+    from tfdoctor.prediction.fit.models import Host
 
 Answer: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], int]"
 VersionNumbers: TypeAlias = "tuple[int, ...]"

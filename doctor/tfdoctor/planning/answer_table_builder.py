@@ -35,14 +35,9 @@ from tfdoctor.planning.arguments import add_machine_arguments, parse_gpu
 from tfdoctor.planning.models import Recipe, Recommendation, Rejection, Request
 from tfdoctor.planning.recipes import RECIPES, adapt_to_machine
 from tfdoctor.planning.recommend import MAX_OPTIONS, find_best_option, merge_reasons, rank_options
-from tfdoctor.prediction.fit import (
-    Host,
-    HostGpu,
-    choose_preferred,
-    find_driver_refusal,
-    list_candidates,
-    list_refusal_limits,
-)
+from tfdoctor.prediction.fit.compatibility import choose_preferred, list_candidates
+from tfdoctor.prediction.fit.drivers import find_driver_refusal, list_refusal_limits
+from tfdoctor.prediction.fit.models import Host, HostGpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -50,7 +45,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Platform
     from tfdoctor.planning.answer_table import Answer, VersionNumbers
     from tfdoctor.planning.models import Option
-    from tfdoctor.prediction.fit import Reason
+    from tfdoctor.prediction.fit.models import Reason
 
 T = TypeVar("T")
 

@@ -13,14 +13,15 @@ from tfdoctor.core import versions
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.text import clean_line
 from tfdoctor.planning import recommend
-from tfdoctor.prediction.fit import HostGpu, list_known_drivers
+from tfdoctor.prediction.fit.drivers import list_known_drivers
+from tfdoctor.prediction.fit.models import HostGpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfdoctor.compat import Compat
     from tfdoctor.planning import Option, Recommendation, Request
-    from tfdoctor.prediction.fit import Host
+    from tfdoctor.prediction.fit.models import Host
 
 __all__ = [
     "add_machine_arguments",

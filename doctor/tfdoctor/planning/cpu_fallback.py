@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
 from tfdoctor.core.findings import Remedy
-from tfdoctor.remedies import Target, list_companion_pins, make_venv_commands
+from tfdoctor.remedies.pip import make_venv_commands
+from tfdoctor.remedies.releases import list_companion_pins
+from tfdoctor.remedies.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.compat import Compat, Release
     from tfdoctor.planning.models import Request
-    from tfdoctor.prediction.fit import Host
+    from tfdoctor.prediction.fit.models import Host
 
 __all__ = ["make_machine_remedy", "make_release_remedy"]
 

@@ -32,8 +32,9 @@ from tfdoctor.core.facts import (
     Unknown,
 )
 from tfdoctor.planning.models import Method, Recipe
-from tfdoctor.prediction import describe_build, list_opened_sonames
-from tfdoctor.prediction.fit import Host, HostGpu, constraints
+from tfdoctor.prediction.build import describe_build, list_opened_sonames
+from tfdoctor.prediction.fit import constraints
+from tfdoctor.prediction.fit.models import Host, HostGpu
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.core.facts import FoundElsewhere
     from tfdoctor.planning.models import Option
-    from tfdoctor.prediction import Build
+    from tfdoctor.prediction.build import Build
 
 __all__ = [
     "LIBRARY_FOLDER",

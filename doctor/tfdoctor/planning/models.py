@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.arm64 import Arm64Source
     from tfdoctor.compat.wheels import CudaSet, CudaWheel
     from tfdoctor.core.findings import Remedy
-    from tfdoctor.prediction.fit import Caveat, Host, Reason
+    from tfdoctor.prediction.fit.models import Caveat, Host, Reason
 
 __all__ = [
     "BaseImage",

@@ -10,8 +10,8 @@ from tfdoctor.core.records import dataclass
 from tfdoctor.planning.models import Method, Request
 from tfdoctor.planning.recommend import recommend
 from tfdoctor.planning.release_sheet import format_python_ranges
-from tfdoctor.prediction.fit import Host
 from tfdoctor.prediction.fit.matrix import find_code_on_gpu, has_known_error
+from tfdoctor.prediction.fit.models import Host
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,9 +10,18 @@ from tfdoctor.core import versions
 from tfdoctor.core.findings import Cause
 from tfdoctor.planning.bases import add_image_sizes
 from tfdoctor.planning.models import BaseImage, Component, CondaCuda, Option, Recipe, Rejection
-from tfdoctor.prediction.fit import Assessment, Host, Reason, choose_preferred, constraints, fit_environment
-from tfdoctor.prediction.fit.compatibility import check_python, check_wheels, find_newest_python, is_locked
+from tfdoctor.prediction.fit import constraints
+from tfdoctor.prediction.fit.compatibility import (
+    check_python,
+    check_wheels,
+    choose_preferred,
+    find_newest_python,
+    fit_environment,
+    is_locked,
+)
+from tfdoctor.prediction.fit.constraints import Assessment
 from tfdoctor.prediction.fit.images import list_fitting_tags
+from tfdoctor.prediction.fit.models import Host, Reason
 from tfdoctor.remedies.conda import choose_conda_packages
 
 if TYPE_CHECKING:

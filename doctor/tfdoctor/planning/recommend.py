@@ -19,14 +19,15 @@ from tfdoctor.planning.models import (
     Suggestion,
 )
 from tfdoctor.planning.recipes import RECIPES, adapt_to_machine, find_conda_packages, try_recipe
-from tfdoctor.prediction.fit import Reason, choose_preferred, list_candidates
+from tfdoctor.prediction.fit.compatibility import choose_preferred, list_candidates
+from tfdoctor.prediction.fit.models import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tfdoctor.compat import Compat, Release
     from tfdoctor.planning.models import Request
-    from tfdoctor.prediction.fit import Host
+    from tfdoctor.prediction.fit.models import Host
 
 __all__ = ["MAX_OPTIONS", "find_best_option", "merge_reasons", "rank_options", "recommend"]
 

@@ -12,14 +12,10 @@ from tfdoctor.core.findings import Remedy
 from tfdoctor.planning import cpu_fallback
 from tfdoctor.planning.models import Recipe
 from tfdoctor.planning.recipes import find_conda_packages
-from tfdoctor.prediction.fit import Host, HostGpu
-from tfdoctor.remedies import (
-    Target,
-    can_install_extra,
-    list_companion_pins,
-    list_release_wheels,
-    make_release_remedy,
-)
+from tfdoctor.prediction.fit.models import Host, HostGpu
+from tfdoctor.remedies.releases import can_install_extra, list_companion_pins, make_release_remedy
+from tfdoctor.remedies.target import Target
+from tfdoctor.remedies.wheels import list_release_wheels
 from tfdoctor.rules import ALL_RULES, known_problem
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.core import versions
 from tfdoctor.core.causes.steps import Install, Uninstall
 from tfdoctor.core.findings import Remedy
-from tfdoctor.prediction import fit
+from tfdoctor.prediction.fit.compatibility import find_best_fit
 from tfdoctor.remedies import user_permissions
 from tfdoctor.remedies.conda import make_conda_commands
 from tfdoctor.remedies.links import format_link_commands, make_link_steps
@@ -82,7 +82,7 @@ def find_best_release(target: Target, *, python: str | None = None) -> Release |
     This is the release that `recommend` names. Return None if no release fits, or if no Python is known.
     """
     version = python or (target.python.version if target.python is not None else None)
-    best = fit.find_best_fit(target.compat, target.host, python=version) if version is not None else None
+    best = find_best_fit(target.compat, target.host, python=version) if version is not None else None
     return best.release if best is not None else None
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.facts import value_of
 from tfdoctor.core.records import dataclass
-from tfdoctor.prediction import describe_build
-from tfdoctor.prediction.fit import Host, build_host
+from tfdoctor.prediction.build import describe_build
+from tfdoctor.prediction.fit.host import build_host
+from tfdoctor.prediction.fit.models import Host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.core.facts import Facts, PythonFacts, TensorFlowFacts
     from tfdoctor.core.facts.python import PythonChoice
-    from tfdoctor.prediction import Build
+    from tfdoctor.prediction.build import Build
 
 __all__ = ["Target", "TargetImage", "build_target"]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.core.findings import Remedy
     from tfdoctor.planning import Component, Option, Recommendation, Rejection, Request
-    from tfdoctor.prediction.fit import Caveat, Host, Reason
+    from tfdoctor.prediction.fit.models import Caveat, Host, Reason
 
 __all__ = [
     "format_bytes",

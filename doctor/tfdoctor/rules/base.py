@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from tfdoctor.core.facts import Absent, Known, Unknown, value_of
 from tfdoctor.core.findings import Cause, Evidence, Finding, Outcome, OutcomeKind, RuleBase
-from tfdoctor.prediction import Build, MissingLibrary, describe_build, explain_missing_libraries
+from tfdoctor.prediction.build import Build, describe_build
 from tfdoctor.prediction.failures import list_import_failures
-from tfdoctor.remedies import build_target
+from tfdoctor.prediction.libraries import MissingLibrary, explain_missing_libraries
+from tfdoctor.remedies.target import build_target
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.core.facts import Facts, LoaderFacts, PythonFacts, TensorFlowFacts
     from tfdoctor.core.findings import Observation, Prediction
     from tfdoctor.prediction.failures import ImportFailure
-    from tfdoctor.remedies import Target
-    from tfdoctor.remedies.target import TargetImage
+    from tfdoctor.remedies.target import Target, TargetImage
 
 T = TypeVar("T")
 GPU, DRIVER, CUDA, CUDNN, TENSORFLOW, LOADER, ENVIRONMENT = (

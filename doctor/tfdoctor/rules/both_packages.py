@@ -22,16 +22,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.causes.steps import Install, RemovePath, Uninstall
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import list_installed_builds
-from tfdoctor.remedies import (
-    find_best_release,
-    format_check_command,
-    format_pip_install,
-    format_pip_uninstall,
-    list_companion_pins,
-    make_replacement_remedy,
-    quote,
-)
+from tfdoctor.prediction.build import list_installed_builds
+from tfdoctor.remedies.pip import format_check_command, format_pip_install, format_pip_uninstall, quote
+from tfdoctor.remedies.releases import find_best_release, list_companion_pins, make_replacement_remedy
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.remedies import get_sudo_prefix
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import GPU, Result, Rule, RuleContext
 from tfdoctor.rules.shared import card_status
 

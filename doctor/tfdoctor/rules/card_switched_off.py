@@ -22,7 +22,9 @@ from typing import NamedTuple
 
 from tfdoctor.core.facts import value_of
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.remedies import APT, PACMAN, get_package_manager, get_sudo_prefix, quote
+from tfdoctor.remedies.pip import quote
+from tfdoctor.remedies.system import APT, PACMAN, get_package_manager
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import Result, Rule, RuleContext, get_required_value
 from tfdoctor.rules.shared import drivers, kernels
 

@@ -24,7 +24,8 @@ import re
 
 from tfdoctor.core.facts import value_of
 from tfdoctor.core.findings import Cause
-from tfdoctor.remedies import engine, engine_state, get_sudo_prefix
+from tfdoctor.remedies import engine, engine_state
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import engines
 

@@ -28,7 +28,7 @@ from tfdoctor.core import versions
 from tfdoctor.core.causes.steps import Install
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.prediction.failures import list_damaged_tensorflow_files
-from tfdoctor.remedies import format_check_command, format_pip_install
+from tfdoctor.remedies.pip import format_check_command, format_pip_install
 from tfdoctor.rules.base import LOADER, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 

@@ -21,17 +21,11 @@ from __future__ import annotations
 import re
 
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import is_cuda_compat, list_driver_files
-from tfdoctor.remedies import (
-    APT,
-    DNF,
-    ZYPPER,
-    format_check_command,
-    format_export,
-    get_package_manager,
-    get_sudo_prefix,
-    make_matching_removal_remedy,
-)
+from tfdoctor.prediction.driver import is_cuda_compat, list_driver_files
+from tfdoctor.remedies.pip import format_check_command
+from tfdoctor.remedies.search_path import format_export, make_matching_removal_remedy
+from tfdoctor.remedies.system import APT, DNF, ZYPPER, get_package_manager
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, path_shadowing, prerequisites
 

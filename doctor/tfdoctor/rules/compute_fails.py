@@ -19,7 +19,7 @@ from __future__ import annotations
 from tfdoctor.core import versions
 from tfdoctor.core.facts import value_of
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.remedies import format_check_command
+from tfdoctor.remedies.pip import format_check_command
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 
 CAUSES_BY_ERROR_PHRASES = (

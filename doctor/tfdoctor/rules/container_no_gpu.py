@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from tfdoctor.core.facts import value_of
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import has_gpu_nodes
+from tfdoctor.prediction.driver import has_gpu_nodes
 from tfdoctor.remedies.engine import CAPABILITIES_VARIABLE, excludes_capability, make_capabilities_remedy
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites

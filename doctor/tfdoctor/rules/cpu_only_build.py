@@ -22,24 +22,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import fit, list_installed_builds
-from tfdoctor.remedies import (
+from tfdoctor.prediction.build import list_installed_builds
+from tfdoctor.prediction.fit.compatibility import can_use_release
+from tfdoctor.remedies.pip import format_check_command, format_pip_uninstall, quote
+from tfdoctor.remedies.releases import (
     find_best_release,
-    format_check_command,
-    format_pip_uninstall,
     make_recommend_remedy,
     make_release_remedy,
     make_replacement_remedy,
-    needs_new_environment,
-    quote,
 )
+from tfdoctor.remedies.user_permissions import needs_new_environment
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Release
     from tfdoctor.core.facts import TensorFlowFacts
-    from tfdoctor.prediction import Build
+    from tfdoctor.prediction.build import Build
 
 CONDA_CUDA_SPECIFICATION = "'tensorflow=*=cuda*'"
 """conda's specification for conda-forge's CUDA builds, quoted for a shell command."""
@@ -177,7 +176,7 @@ def _find_same_version(context: RuleContext, build: Build) -> Release | None:
         if (
             release is not None
             and release.gpu
-            and fit.can_use_release(context.compat, release, context.target.host, python.version)
+            and can_use_release(context.compat, release, context.target.host, python.version)
         ):
             return release
     return None

@@ -23,15 +23,11 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.causes.steps import Install
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import list_nvidia_owners
-from tfdoctor.remedies import (
-    APT,
-    format_check_command,
-    format_pip_install,
-    get_package_manager,
-    get_sudo_prefix,
-    make_library_remedies,
-)
+from tfdoctor.prediction.library_versions import list_nvidia_owners
+from tfdoctor.remedies.libraries import make_library_remedies
+from tfdoctor.remedies.pip import format_check_command, format_pip_install
+from tfdoctor.remedies.system import APT, get_package_manager
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import CUDNN, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.prediction import find_cudnn_version
-from tfdoctor.remedies import (
+from tfdoctor.prediction.library_versions import find_cudnn_version
+from tfdoctor.remedies.pip import (
     format_check_command,
     format_pip_install,
     get_interpreter,
-    list_gpu_requirements,
     make_venv_commands,
 )
+from tfdoctor.remedies.releases import list_gpu_requirements
 from tfdoctor.rules.base import CUDNN, NotApplicable, Result, Rule, RuleContext, get_required_value
 from tfdoctor.rules.shared import prerequisites
 

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
 from tfdoctor.core.findings import Cause, Evidence, Severity
-from tfdoctor.prediction import find_library_version
-from tfdoctor.remedies import make_library_remedies
+from tfdoctor.prediction.library_versions import find_library_version
+from tfdoctor.remedies.libraries import make_library_remedies
 from tfdoctor.rules.base import CUDNN, CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 

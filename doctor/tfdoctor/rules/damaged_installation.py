@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 from tfdoctor.core.causes.steps import Install
 from tfdoctor.core.facts import Absent, Unknown
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import find_distributions_without_package, find_unreadable_package
+from tfdoctor.prediction.build import find_distributions_without_package, find_unreadable_package
 from tfdoctor.prediction.failures import list_damaged_tensorflow_files
-from tfdoctor.remedies import format_check_command, format_pip_install, quote
+from tfdoctor.remedies.pip import format_check_command, format_pip_install, quote
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared.companions import DAMAGE_PREDICATES
 

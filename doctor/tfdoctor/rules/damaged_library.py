@@ -22,23 +22,19 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.causes.steps import Install, RemovePath
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import is_in_nvidia_wheel, list_unusable_files
-from tfdoctor.remedies import (
-    find_registered_pin,
-    format_check_command,
-    format_pip_install,
-    get_sudo_prefix,
-    list_cuda_requirements,
-    make_file_removal_remedy,
-    make_library_remedies,
-    quote,
-)
+from tfdoctor.prediction.libraries import list_unusable_files
+from tfdoctor.prediction.library_versions import is_in_nvidia_wheel
+from tfdoctor.remedies.libraries import make_library_remedies
+from tfdoctor.remedies.pip import format_check_command, format_pip_install, quote
+from tfdoctor.remedies.search_path import make_file_removal_remedy
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
+from tfdoctor.remedies.wheels import find_registered_pin, list_cuda_requirements
 from tfdoctor.rules.base import LOADER, Result, Rule, RuleContext
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.core.facts import LoadAttempt
-    from tfdoctor.prediction import MissingLibrary
+    from tfdoctor.prediction.libraries import MissingLibrary
 
 SYSTEM_PREFIXES = ("/usr/", "/lib", "/opt/")
 """The beginnings of paths that belong to the system; "/lib" includes /lib64."""

@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from tfdoctor.core.facts import Known, Unknown, value_of
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.remedies import format_check_command, get_sudo_prefix
+from tfdoctor.remedies.pip import format_check_command
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 

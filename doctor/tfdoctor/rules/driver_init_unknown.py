@@ -22,13 +22,10 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.facts import Absent, value_of
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.remedies import (
-    APT,
-    format_check_command,
-    get_package_manager,
-    get_sudo_prefix,
-    make_driver_remedy,
-)
+from tfdoctor.prediction.fit.drivers import find_driver_version
+from tfdoctor.remedies.pip import format_check_command
+from tfdoctor.remedies.system import APT, get_package_manager, make_driver_remedy
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, kernels, prerequisites
 
@@ -299,7 +296,7 @@ def _explain_failed_system_call(context: RuleContext) -> kernels.ProblemExplanat
 def _explain_fabric_manager(context: RuleContext) -> kernels.ProblemExplanation:
     """Explain error 802: the service that sets up NVSwitch does not run."""
     sudo, manager = get_sudo_prefix(context.target), get_package_manager(context.target)
-    version = drivers.find_driver_version(context)
+    version = find_driver_version(context.facts)
     version_hint = f" It must be of the driver's very version, {version[0]}." if version is not None else ""
     branch = version[0].split(".")[0] if version is not None else ""
     machine = context.facts.machine

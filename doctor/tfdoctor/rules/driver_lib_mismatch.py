@@ -21,8 +21,9 @@ from __future__ import annotations
 
 from tfdoctor.core.facts import Known, SmiFailure, value_of
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import find_kernel_module_mismatch
-from tfdoctor.remedies import format_check_command, get_sudo_prefix
+from tfdoctor.prediction.driver import find_kernel_module_mismatch
+from tfdoctor.remedies.pip import format_check_command
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 

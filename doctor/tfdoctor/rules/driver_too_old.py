@@ -26,7 +26,9 @@ from typing import TYPE_CHECKING
 from tfdoctor.core import versions
 from tfdoctor.core.facts import value_of
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.remedies import make_best_release_remedies, make_driver_remedy
+from tfdoctor.prediction.fit.drivers import find_driver_version
+from tfdoctor.remedies.releases import make_best_release_remedies
+from tfdoctor.remedies.system import make_driver_remedy
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers
 
@@ -47,7 +49,7 @@ def check(context: RuleContext) -> Result:
     if driver_minimum.minimum is None:
         return NotApplicable(f"no table says which driver CUDA {driver_minimum.cuda} needs here")
     driver_cuda = state.driver_result.version if state.driver_result is not None else None
-    driver_version, _ = drivers.find_driver_version(context) or (None, "")
+    driver_version, _ = find_driver_version(context.facts) or (None, "")
     if driver_cuda is not None:
         is_too_old = not versions.is_at_least(driver_cuda, _get_min_driver_cuda(driver_minimum))
     elif driver_version is not None:
@@ -99,7 +101,7 @@ def _lacks_newer_driver(context: RuleContext, driver_minimum: DriverMinimum) -> 
 
 def _list_evidence(context: RuleContext, driver_cuda: str | None) -> list[Evidence]:
     """Return the driver version, the newest CUDA it supports and the required driver, as far as known."""
-    driver_version, source = drivers.find_driver_version(context) or (None, "")
+    driver_version, source = find_driver_version(context.facts) or (None, "")
     evidence = [Evidence(source, f"driver {driver_version}")] if driver_version is not None else []
     if driver_cuda is not None:
         evidence.append(Evidence("cuDriverGetVersion", f"supports CUDA {driver_cuda} and older"))
@@ -131,7 +133,7 @@ def _build_driver_finding(
     context: RuleContext, driver_minimum: DriverMinimum, driver_cuda: str | None
 ) -> Finding:
     """Return the finding about a driver that is below the minimum for this build's CUDA."""
-    driver_version, _ = drivers.find_driver_version(context) or (None, "")
+    driver_version, _ = find_driver_version(context.facts) or (None, "")
     name = f"Driver {driver_version}" if driver_version is not None else "The driver"
     statement = f"{name} supports CUDA {driver_cuda}" if driver_cuda is not None else f"{name} is there"
     return RULE.make_finding(
@@ -253,7 +255,7 @@ def _build_older_release_remedies(context: RuleContext) -> list[Remedy]:
     driver_result = value_of(context.facts.driver.cuda)
     if build is None or python is None or context.facts.machine.wsl:
         return []
-    if drivers.find_driver_version(context) is None:
+    if find_driver_version(context.facts) is None:
         return []
     # the driver library is newer than the kernel module
     if driver_result is not None and driver_result.init in (35, 36):

@@ -20,7 +20,8 @@ Each finding names the line and the command.
 from __future__ import annotations
 
 from tfdoctor.core.findings import Cause
-from tfdoctor.remedies import engine, engine_state, get_sudo_prefix
+from tfdoctor.remedies import engine, engine_state
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import engines
 

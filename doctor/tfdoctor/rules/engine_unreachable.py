@@ -19,7 +19,8 @@ Start the engine, or join the group that its socket belongs to.
 from __future__ import annotations
 
 from tfdoctor.core.findings import Cause
-from tfdoctor.remedies import engine, get_sudo_prefix
+from tfdoctor.remedies import engine
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import engines
 

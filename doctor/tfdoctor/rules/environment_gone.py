@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.core.facts import Known
 from tfdoctor.core.facts.python import PYTHON_OPTION
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.remedies import quote
+from tfdoctor.remedies.pip import quote
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared.pythons import describe_python_choice
 

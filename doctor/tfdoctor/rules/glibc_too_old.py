@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.core.text import make_lazy_pattern
-from tfdoctor.remedies import make_best_release_remedies
+from tfdoctor.remedies.releases import make_best_release_remedies
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, require_known_fact
 from tfdoctor.rules.shared import prerequisites
 

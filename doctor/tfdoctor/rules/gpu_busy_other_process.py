@@ -24,7 +24,8 @@ from tfdoctor.core import versions
 from tfdoctor.core.facts import NOTEBOOK_COMMAND, Absent, SmiFacts, SmiProcess, value_of
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.core.records import dataclass
-from tfdoctor.remedies import format_check_command, get_sudo_prefix, quote
+from tfdoctor.remedies.pip import format_check_command, quote
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import GPU, CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 
 MAX_NAMED_PROCESSES = 6

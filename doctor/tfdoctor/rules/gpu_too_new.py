@@ -23,22 +23,17 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.prediction import find_cudnn_version
 from tfdoctor.prediction.fit.constraints import find_exceeded_capability
-from tfdoctor.remedies import (
-    find_best_release,
-    format_check_command,
-    format_pip_install,
-    make_best_release_remedies,
-    make_recommend_remedy,
-)
+from tfdoctor.prediction.library_versions import find_cudnn_version
+from tfdoctor.remedies.pip import format_check_command, format_pip_install
+from tfdoctor.remedies.releases import find_best_release, make_best_release_remedies, make_recommend_remedy
 from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, get_required_value
 from tfdoctor.rules.shared import drivers, prerequisites, variable_origins
 
 if TYPE_CHECKING:
     from tfdoctor.compat.problems import Problem
     from tfdoctor.core.facts import CudaDevice
-    from tfdoctor.prediction import Build
+    from tfdoctor.prediction.build import Build
 
 MAX_CACHE_BYTES = 4294967296
 """The maximum of CUDA_CACHE_MAXSIZE (4 GiB). The default is too small for TensorFlow's kernels."""

@@ -25,19 +25,18 @@ from typing import TYPE_CHECKING
 from tfdoctor.core import versions
 from tfdoctor.core.causes.steps import Install
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.prediction import find_cudnn_version, fit, select_registered_devices
-from tfdoctor.remedies import (
-    choose_cudnn_requirement,
-    format_check_command,
-    format_pip_install,
-    make_release_remedy,
-)
+from tfdoctor.prediction.fit.compatibility import find_best_fit
+from tfdoctor.prediction.library_versions import find_cudnn_version
+from tfdoctor.prediction.stages import select_registered_devices
+from tfdoctor.remedies.pip import format_check_command, format_pip_install
+from tfdoctor.remedies.releases import make_release_remedy
+from tfdoctor.remedies.wheels import choose_cudnn_requirement
 from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, get_required_value
 from tfdoctor.rules.shared import drivers, prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.core.facts import CudaDevice
-    from tfdoctor.prediction import Build
+    from tfdoctor.prediction.build import Build
 
 
 def check(context: RuleContext) -> Result:
@@ -145,13 +144,13 @@ def _build_older_release_remedies(context: RuleContext) -> list[Remedy]:
         (replace(target.host, driver=None), "After an update of the driver: "),
     ):
         same_python = (
-            fit.find_best_fit(target.compat, host, python=python.version) if python is not None else None
+            find_best_fit(target.compat, host, python=python.version) if python is not None else None
         )
         if same_python is not None:
             name = f"TensorFlow {same_python.release.version}"
             text = f"{prefix}Install {name}, the best for this Python that has code for the card."
             return [make_release_remedy(target, same_python.release, text)]
-        best = fit.find_best_fit(target.compat, host)
+        best = find_best_fit(target.compat, host)
         if best is not None and best.python is not None:
             pythons = best.release.pythons()
             text = (

@@ -24,12 +24,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.facts import Absent, value_of
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import (
-    explain_disabled_device_types,
-    explain_unknown_xla_flag,
-    find_import_breaking_variable,
-    is_hidden_by_environment,
-)
+from tfdoctor.prediction.driver import is_hidden_by_environment
+from tfdoctor.prediction.imports import find_import_breaking_variable
+from tfdoctor.prediction.stages import explain_disabled_device_types, explain_unknown_xla_flag
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites, variable_origins
 

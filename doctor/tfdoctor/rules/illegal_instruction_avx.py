@@ -18,8 +18,8 @@ In a virtual machine, expose the host's processor to it. Otherwise use TensorFlo
 from __future__ import annotations
 
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import lacks_avx
-from tfdoctor.remedies import find_best_release, make_release_remedy
+from tfdoctor.prediction.imports import lacks_avx
+from tfdoctor.remedies.releases import find_best_release, make_release_remedy
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 

@@ -23,15 +23,11 @@ from typing import TYPE_CHECKING
 from tfdoctor.core.causes.steps import Install
 from tfdoctor.core.facts import Unknown
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import find_overriding_libstdcxx, list_forbidden_files
-from tfdoctor.prediction.imports import choose_object_cause
-from tfdoctor.remedies import (
-    APT,
-    format_check_command,
-    format_pip_install,
-    get_package_manager,
-    get_sudo_prefix,
-)
+from tfdoctor.prediction.imports import choose_object_cause, find_overriding_libstdcxx
+from tfdoctor.prediction.libraries import list_forbidden_files
+from tfdoctor.remedies.pip import format_check_command, format_pip_install
+from tfdoctor.remedies.system import APT, get_package_manager
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 from tfdoctor.rules.shared.companions import (

@@ -22,13 +22,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.remedies import format_pip_install, format_pip_uninstall, make_library_remedies
+from tfdoctor.remedies.libraries import make_library_remedies
+from tfdoctor.remedies.pip import format_pip_install, format_pip_uninstall
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.libs_not_on_path import build_search_path_remedies, choose_library_copy
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 
 if TYPE_CHECKING:
-    from tfdoctor.prediction import Build
+    from tfdoctor.prediction.build import Build
 
 
 def check(context: RuleContext) -> Result:

@@ -25,9 +25,10 @@ from tfdoctor.core import versions
 from tfdoctor.core.causes.steps import Install, UnsetVariable
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.core.text import upper_first
-from tfdoctor.prediction import BACKEND_VARIABLE, find_leading_folder, get_keras_backend, get_sys_path_folder
+from tfdoctor.prediction.imports import BACKEND_VARIABLE, get_keras_backend
 from tfdoctor.prediction.rehearsal import LEGACY_KERAS_VARIABLE, uses_legacy_keras
-from tfdoctor.remedies import format_check_command, format_pip_install
+from tfdoctor.prediction.shadowing import find_leading_folder, get_sys_path_folder
+from tfdoctor.remedies.pip import format_check_command, format_pip_install
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, shadowing, variable_origins
 from tfdoctor.rules.shared.companions import build_failing_packages_finding, choose_working_requirement

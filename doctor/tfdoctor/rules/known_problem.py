@@ -23,8 +23,8 @@ from tfdoctor.core import versions
 from tfdoctor.core.causes.steps import Install
 from tfdoctor.core.facts import Known
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import find_cudnn_version
-from tfdoctor.remedies import format_check_command, format_pip_install
+from tfdoctor.prediction.library_versions import find_cudnn_version
+from tfdoctor.remedies.pip import format_check_command, format_pip_install
 from tfdoctor.rules.base import (
     CouldNotCheck,
     NotApplicable,

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING
 from tfdoctor.core import versions
 from tfdoctor.core.causes.steps import Install, SetVariable
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.remedies import format_check_command, format_pip_install, get_site_packages, quote
+from tfdoctor.remedies.pip import format_check_command, format_pip_install, quote
+from tfdoctor.remedies.wheels import get_site_packages
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.core.facts import CudaToolkit
-    from tfdoctor.prediction import Build
+    from tfdoctor.prediction.build import Build
 
 DATA_DIR_FLAG = "--xla_gpu_cuda_data_dir="
 """The flag in XLA_FLAGS that names the folder of a CUDA toolkit."""

@@ -22,13 +22,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.findings import Cause, Evidence, Severity
-from tfdoctor.prediction import choose_libraries_cause
-from tfdoctor.remedies import make_library_remedies
+from tfdoctor.prediction.libraries import choose_libraries_cause
+from tfdoctor.remedies.libraries import make_library_remedies
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
-    from tfdoctor.prediction import MissingLibrary
+    from tfdoctor.prediction.libraries import MissingLibrary
 
 
 INSTALLABLE_CAUSES = (

@@ -22,15 +22,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import fit
-from tfdoctor.remedies import (
-    format_check_command,
-    format_pip_install,
-    list_gpu_requirements,
-    make_ldconfig_remedy,
-    make_path_remedy,
-    make_runpath_link_remedy,
-)
+from tfdoctor.prediction.fit.compatibility import can_use_release
+from tfdoctor.remedies.pip import format_check_command, format_pip_install
+from tfdoctor.remedies.releases import list_gpu_requirements
+from tfdoctor.remedies.search_path import make_ldconfig_remedy, make_path_remedy, make_runpath_link_remedy
 from tfdoctor.rules.base import LOADER, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -38,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.core.facts import FoundElsewhere
-    from tfdoctor.prediction import MissingLibrary
+    from tfdoctor.prediction.libraries import MissingLibrary
 
 SYSTEM_CUDA_FOLDERS = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr/local/lib")
 """Folders that can be added to ldconfig, because nothing in them interferes with other programs."""
@@ -134,7 +129,7 @@ def _build_fixed_release_remedy(context: RuleContext) -> Remedy | None:
     for release in context.compat.list_releases_for_python(python.version, "linux", gpu=True):
         has_same_minor = release.package == build.release.package and release.minor == build.release.minor
         is_fixed = has_same_minor and release.parsed > build.release.parsed and not release.runpath_misses
-        if is_fixed and fit.can_use_release(context.compat, release, context.target.host, python.version):
+        if is_fixed and can_use_release(context.compat, release, context.target.host, python.version):
             return Remedy(
                 f"Install {release.version}, where this is fixed.",
                 (

@@ -23,28 +23,24 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.causes.steps import Install
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.remedies import (
-    APT,
+from tfdoctor.remedies.links import format_link_commands, make_file_link
+from tfdoctor.remedies.pip import format_check_command, format_pip_install
+from tfdoctor.remedies.search_path import make_folder_removal_remedy, make_path_remedy
+from tfdoctor.remedies.system import APT, get_package_manager
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
+from tfdoctor.remedies.wheels import (
     exclude_installed_versions,
     find_wheel,
-    format_check_command,
-    format_link_commands,
-    format_pip_install,
-    get_package_manager,
     get_site_packages,
-    get_sudo_prefix,
     list_cuda_requirements,
-    make_file_link,
-    make_folder_removal_remedy,
     make_install_steps,
-    make_path_remedy,
 )
 from tfdoctor.rules.base import LOADER, Result, Rule, RuleContext
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.core.facts import FoundElsewhere
-    from tfdoctor.prediction import MissingLibrary
+    from tfdoctor.prediction.libraries import MissingLibrary
 
 UNDEFINED_SYMBOL_PREFIX = "undefined symbol: "
 """The text before the symbol's name in the loader's error."""

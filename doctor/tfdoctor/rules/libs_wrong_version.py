@@ -29,13 +29,10 @@ from tfdoctor.core.facts import Known, value_of
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.core.records import dataclass
 from tfdoctor.core.text import make_lazy_pattern
-from tfdoctor.prediction import fit
-from tfdoctor.remedies import (
-    format_check_command,
-    format_pip_install,
-    list_companion_pins,
-    make_library_remedies,
-)
+from tfdoctor.prediction.fit.compatibility import can_use_release
+from tfdoctor.remedies.libraries import make_library_remedies
+from tfdoctor.remedies.pip import format_check_command, format_pip_install
+from tfdoctor.remedies.releases import list_companion_pins
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.libs_not_installed import find_libraries_to_install
 from tfdoctor.rules.shared import path_shadowing, prerequisites
@@ -44,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.compat import Release
-    from tfdoctor.prediction import MissingLibrary
+    from tfdoctor.prediction.libraries import MissingLibrary
 
 RUNTIME_FILE_PATTERN = make_lazy_pattern(r"libcudart\.so\.(\d{1,2}\.\d{1,2})\.\d{1,4}\Z")
 """The full file name of the CUDA runtime, with its version: libcudart.so.11.2.152."""
@@ -250,7 +247,7 @@ def _build_other_release_remedy(
             release
             for release in context.compat.list_releases_for_python(python.version, "linux", gpu=True)
             if _can_use(release, cuda, stems)
-            and fit.can_use_release(context.compat, release, context.target.host, python.version)
+            and can_use_release(context.compat, release, context.target.host, python.version)
         ]
         # the installed minor version is not known: a release for the lowest one is the safest
         if releases and cuda.version is not None and "." not in cuda.version:

@@ -21,8 +21,9 @@ from __future__ import annotations
 import re
 
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import find_overriding_libstdcxx
-from tfdoctor.remedies import format_check_command, make_folder_removal_remedy, quote
+from tfdoctor.prediction.imports import find_overriding_libstdcxx
+from tfdoctor.remedies.pip import format_check_command, quote
+from tfdoctor.remedies.search_path import make_folder_removal_remedy
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, require_known_fact
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 

@@ -22,7 +22,7 @@ import re
 from tfdoctor.core import versions
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.core.text import make_lazy_pattern
-from tfdoctor.remedies import CHECK_COMMAND, quote
+from tfdoctor.remedies.pip import CHECK_COMMAND, quote
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 
 LOADED_MODULES_VARIABLE = "LOADEDMODULES"

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING
 from tfdoctor.core import versions
 from tfdoctor.core.facts import value_of
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.prediction import select_registered_devices
-from tfdoctor.remedies import format_check_command
+from tfdoctor.prediction.stages import select_registered_devices
+from tfdoctor.remedies.pip import format_check_command
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites, variable_origins
 
 if TYPE_CHECKING:
     from tfdoctor.core.facts import CudaDevice
-    from tfdoctor.prediction import Build
+    from tfdoctor.prediction.build import Build
 
 MIN_MULTIPROCESSORS_VARIABLE = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
 

@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.facts import Known, Unknown
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.remedies import get_sudo_prefix, make_driver_remedy, quote
+from tfdoctor.remedies.pip import quote
+from tfdoctor.remedies.system import make_driver_remedy
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import (
     CouldNotCheck,
     NotApplicable,

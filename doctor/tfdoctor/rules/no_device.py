@@ -25,15 +25,9 @@ from typing import TYPE_CHECKING
 from tfdoctor.core import versions
 from tfdoctor.core.facts import Absent, SmiFacts, SmiFailure, value_of
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.remedies import (
-    APT,
-    DNF,
-    PACMAN,
-    format_check_command,
-    get_package_manager,
-    get_sudo_prefix,
-    quote,
-)
+from tfdoctor.remedies.pip import format_check_command, quote
+from tfdoctor.remedies.system import APT, DNF, PACMAN, get_package_manager
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, kernels, prerequisites
 

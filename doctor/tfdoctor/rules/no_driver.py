@@ -24,16 +24,12 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.facts import Absent, Known, value_of
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.prediction import list_driver_files
-from tfdoctor.remedies import (
-    find_best_release,
-    format_check_command,
-    format_export,
-    get_sudo_prefix,
-    make_cpu_remedy,
-    make_driver_remedy,
-    quote,
-)
+from tfdoctor.prediction.driver import list_driver_files
+from tfdoctor.remedies.pip import format_check_command, quote
+from tfdoctor.remedies.releases import find_best_release, make_cpu_remedy
+from tfdoctor.remedies.search_path import format_export
+from tfdoctor.remedies.system import make_driver_remedy
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, make_fact_evidence
 from tfdoctor.rules.shared import drivers, kernels, path_shadowing
 from tfdoctor.rules.shared.pythons import make_other_python_remedies

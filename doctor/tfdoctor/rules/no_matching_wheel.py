@@ -21,14 +21,10 @@ from __future__ import annotations
 from tfdoctor.core import versions
 from tfdoctor.core.facts import Known
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import fit
-from tfdoctor.remedies import (
-    choose_uv_command,
-    format_pip_install,
-    list_gpu_requirements,
-    make_link_commands,
-    quote,
-)
+from tfdoctor.prediction.fit.compatibility import find_best_fit
+from tfdoctor.remedies.pip import format_pip_install, quote
+from tfdoctor.remedies.releases import list_gpu_requirements, make_link_commands
+from tfdoctor.remedies.user_permissions import choose_uv_command
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 
 X86_64_MACHINES = ("x86_64", "amd64")
@@ -138,7 +134,7 @@ def _list_remedies(context: RuleContext) -> list[Remedy]:
         ]
     if python.glibc is None:
         return [Remedy("Use a container or a system with glibc (Debian, Ubuntu, Fedora).")]
-    best = fit.find_best_fit(context.compat, context.target.host)
+    best = find_best_fit(context.compat, context.target.host)
     if best is None or best.python is None:
         return []
     python_version, release = best.python, best.release

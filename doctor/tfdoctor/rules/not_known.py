@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.core.facts import Absent, Unknown
 from tfdoctor.core.facts.python import UnusablePython
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.remedies import format_check_command, quote
+from tfdoctor.remedies.pip import format_check_command, quote
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 
 if TYPE_CHECKING:

@@ -26,8 +26,10 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.facts.python import DeniedPath, UnusablePython
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import find_unreadable_package, list_forbidden_files
-from tfdoctor.remedies import format_check_command, get_sudo_prefix, quote
+from tfdoctor.prediction.build import find_unreadable_package
+from tfdoctor.prediction.libraries import list_forbidden_files
+from tfdoctor.remedies.pip import format_check_command, quote
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 
 if TYPE_CHECKING:

@@ -21,15 +21,11 @@ from __future__ import annotations
 
 from tfdoctor.core.facts import value_of
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.prediction import NVML_ERROR_UNKNOWN, has_lost_devices
-from tfdoctor.remedies import (
-    APT,
-    format_check_command,
-    get_package_manager,
-    get_sudo_prefix,
-    make_driver_remedy,
-)
+from tfdoctor.prediction.driver import NVML_ERROR_UNKNOWN, has_lost_devices
 from tfdoctor.remedies.engine import CAPABILITIES_VARIABLE, excludes_capability, make_capabilities_remedy
+from tfdoctor.remedies.pip import format_check_command
+from tfdoctor.remedies.system import APT, get_package_manager, make_driver_remedy
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 

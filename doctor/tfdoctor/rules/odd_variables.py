@@ -23,7 +23,7 @@ import re
 
 from tfdoctor.core.causes.steps import RemoveEntries, SetVariable, UnsetVariable
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.remedies import format_check_command, quote
+from tfdoctor.remedies.pip import format_check_command, quote
 from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import variable_origins
 

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.facts import MODULE_PATH, value_of
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import drop_first_tensorflow, find_leading_folder, get_sys_path_folder
-from tfdoctor.remedies import format_check_command, quote
+from tfdoctor.prediction.shadowing import drop_first_tensorflow, find_leading_folder, get_sys_path_folder
+from tfdoctor.remedies.pip import format_check_command, quote
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, variable_origins
 
 if TYPE_CHECKING:
     from tfdoctor.core.facts import TensorFlowFacts
-    from tfdoctor.prediction import LeadingFolder
+    from tfdoctor.prediction.shadowing import LeadingFolder
 
 
 def check(context: RuleContext) -> Result:

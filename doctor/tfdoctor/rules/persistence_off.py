@@ -19,7 +19,7 @@ Run NVIDIA's persistence daemon.
 from __future__ import annotations
 
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.remedies import get_sudo_prefix
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import card_status
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.core.causes.steps import RemovePath
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.prediction.imports import choose_plugin_cause
-from tfdoctor.remedies import format_check_command, quote
+from tfdoctor.remedies.pip import format_check_command, quote
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 

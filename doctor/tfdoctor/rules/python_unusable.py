@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.facts.python import UnusablePython
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.remedies import format_check_command, quote
+from tfdoctor.remedies.pip import format_check_command, quote
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, require_known_fact
 from tfdoctor.rules.environment_gone import build_restore_remedies
 from tfdoctor.rules.shared import variable_origins

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.prediction.rehearsal import list_unmet_requirements
-from tfdoctor.remedies import format_check_command, format_pip_install
+from tfdoctor.remedies.pip import format_check_command, format_pip_install
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from tfdoctor.core.facts import Known, Unknown
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.remedies import APT, DNF, get_package_manager, get_sudo_prefix
+from tfdoctor.remedies.system import APT, DNF, get_package_manager
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import (
     CouldNotCheck,
     NotApplicable,

@@ -24,17 +24,10 @@ import re
 
 from tfdoctor.core.facts import DriverPackage, Unknown, value_of
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.prediction import list_driver_files
-from tfdoctor.remedies import (
-    APT,
-    DNF,
-    PACMAN,
-    ZYPPER,
-    get_package_manager,
-    get_sudo_prefix,
-    make_driver_remedy,
-    quote,
-)
+from tfdoctor.prediction.driver import list_driver_files
+from tfdoctor.remedies.pip import quote
+from tfdoctor.remedies.system import APT, DNF, PACMAN, ZYPPER, get_package_manager, make_driver_remedy
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 
 DRIVER_FILE_PATTERN = re.compile(r"/libcuda\.so\.([0-9]{2,4}\.[0-9.]{1,12})\Z")

@@ -30,9 +30,14 @@ from tfdoctor.core import versions
 from tfdoctor.core.causes.steps import Install
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.core.text import upper_first
-from tfdoctor.prediction import LeadingFolder, find_leading_folder, find_leading_package, get_sys_path_folder
 from tfdoctor.prediction.imports import is_tensorflow_shadowed
-from tfdoctor.remedies import format_pip_install
+from tfdoctor.prediction.shadowing import (
+    LeadingFolder,
+    find_leading_folder,
+    find_leading_package,
+    get_sys_path_folder,
+)
+from tfdoctor.remedies.pip import format_pip_install
 from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, shadowing, variable_origins
 from tfdoctor.rules.shared.companions import choose_missing_requirement, find_shadowed_companions

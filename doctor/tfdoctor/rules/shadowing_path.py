@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING
 from tfdoctor.core import versions
 from tfdoctor.core.findings import Cause, Evidence, Severity
 from tfdoctor.core.text import split_path_list
-from tfdoctor.prediction import find_library_version, is_in_nvidia_wheel
-from tfdoctor.remedies import find_wheel, make_folder_removal_remedy
+from tfdoctor.prediction.library_versions import find_library_version, is_in_nvidia_wheel
+from tfdoctor.remedies.search_path import make_folder_removal_remedy
+from tfdoctor.remedies.wheels import find_wheel
 from tfdoctor.rules.base import LOADER, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, variable_origins
 

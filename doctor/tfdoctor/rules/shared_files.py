@@ -28,14 +28,14 @@ from tfdoctor.core import versions
 from tfdoctor.core.causes.steps import Install, Uninstall
 from tfdoctor.core.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.remedies import (
+from tfdoctor.remedies.pip import (
     format_check_command,
     format_pip_install,
     format_pip_uninstall,
     get_interpreter,
-    list_gpu_requirements,
     make_venv_commands,
 )
+from tfdoctor.remedies.releases import list_gpu_requirements
 from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 

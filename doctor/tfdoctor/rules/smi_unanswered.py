@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from tfdoctor.core.facts import SmiFailure, value_of
 from tfdoctor.core.findings import Cause, Finding, Remedy, Severity
-from tfdoctor.prediction import has_lost_devices
+from tfdoctor.prediction.driver import has_lost_devices
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext, require_known_fact
 from tfdoctor.rules.shared import drivers
 

@@ -22,8 +22,11 @@ install one.
 from __future__ import annotations
 
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import list_driver_files
-from tfdoctor.remedies import get_sudo_prefix, make_driver_remedy, make_matching_removal_remedy, quote
+from tfdoctor.prediction.driver import list_driver_files
+from tfdoctor.remedies.pip import quote
+from tfdoctor.remedies.search_path import make_matching_removal_remedy
+from tfdoctor.remedies.system import make_driver_remedy
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, path_shadowing, prerequisites, variable_origins
 

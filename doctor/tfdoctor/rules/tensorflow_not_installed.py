@@ -21,8 +21,8 @@ from __future__ import annotations
 from tfdoctor.core import versions
 from tfdoctor.core.facts import Absent, Unknown
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.prediction import find_distributions_without_package, find_unreadable_package
-from tfdoctor.remedies import find_best_release, make_recommend_remedy, make_release_remedy
+from tfdoctor.prediction.build import find_distributions_without_package, find_unreadable_package
+from tfdoctor.remedies.releases import find_best_release, make_recommend_remedy, make_release_remedy
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.no_matching_wheel import explain_missing_wheel
 from tfdoctor.rules.shared.pythons import (

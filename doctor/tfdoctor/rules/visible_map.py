@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from tfdoctor.core.facts import CudaDevice, value_of
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.prediction import select_registered_devices
-from tfdoctor.remedies import format_check_command, quote
+from tfdoctor.prediction.stages import select_registered_devices
+from tfdoctor.remedies.pip import format_check_command, quote
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, variable_origins
 

@@ -19,14 +19,10 @@ Tell the loader about /usr/lib/wsl/lib; remove Linux driver packages from WSL.
 from __future__ import annotations
 
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.remedies import (
-    APT,
-    format_check_command,
-    format_export,
-    get_package_manager,
-    get_sudo_prefix,
-    quote,
-)
+from tfdoctor.remedies.pip import format_check_command, quote
+from tfdoctor.remedies.search_path import format_export
+from tfdoctor.remedies.system import APT, get_package_manager
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 

@@ -8,7 +8,7 @@ from tfdoctor.compat.fat_binaries import KernelCoverage, compute_coverage
 from tfdoctor.core import versions
 from tfdoctor.core.facts import value_of
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.prediction import describe_build
+from tfdoctor.prediction.build import describe_build
 from tfdoctor.prediction.fit.constraints import find_exceeded_capability
 from tfdoctor.verification import software
 from tfdoctor.verification.findings import make_finding
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.fat_binaries import Coverage
     from tfdoctor.core.facts import Facts, PythonFacts, TensorFlowFacts
     from tfdoctor.core.findings import Report
-    from tfdoctor.prediction import Build
+    from tfdoctor.prediction.build import Build
     from tfdoctor.system import System
     from tfdoctor.verification.session import VerificationRun
     from tfdoctor.verification.simulate.request import SimulatedGpus

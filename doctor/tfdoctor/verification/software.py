@@ -20,7 +20,7 @@ from tfdoctor.verification.stages import Limits, parse_payload_results
 
 if TYPE_CHECKING:
     from tfdoctor.core.facts import PythonFacts
-    from tfdoctor.prediction import Build
+    from tfdoctor.prediction.build import Build
     from tfdoctor.system import System
     from tfdoctor.verification.session import VerificationRun
     from tfdoctor.verification.simulate.kernels import GpuCode

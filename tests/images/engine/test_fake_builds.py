@@ -20,7 +20,7 @@ from tfdoctor.images.engine.push import push
 from tfdoctor.images.engine.registry import RegistryReply
 from tfdoctor.images.write import UserAdditions
 from tfdoctor.planning import BaseImage, Option, Recipe, Request, recommend
-from tfdoctor.prediction.fit import Host
+from tfdoctor.prediction.fit.models import Host
 
 DIGEST = "sha256:" + "a" * 64
 ID = "sha256:" + "b" * 64

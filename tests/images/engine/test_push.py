@@ -20,7 +20,7 @@ from tfdoctor.images.engine.image import pin_base
 from tfdoctor.images.engine.push import parse_push_messages, push
 from tfdoctor.planning import Method, Recipe, Request
 from tfdoctor.planning.arguments import make_plan
-from tfdoctor.prediction.fit import Host
+from tfdoctor.prediction.fit.models import Host
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

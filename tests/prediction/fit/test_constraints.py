@@ -11,19 +11,13 @@ from rules.make_facts import COMPAT, healthy, with_cards, with_machine, with_pyt
 from tfdoctor.core.facts import Absent, Known, PciGpu, SmiFacts, SmiGpu, Unknown, value_of
 from tfdoctor.core.facts.containers import ContainerFacts, ContainerTool, DockerEngine, UnreachableEngine
 from tfdoctor.core.findings import Cause
-from tfdoctor.prediction.fit import (
-    Assessment,
-    Host,
-    HostGpu,
-    build_host,
-    compatibility,
-    constraints,
-    drivers,
-    find_driver_version,
-    list_candidates,
-    matrix,
-)
+from tfdoctor.prediction.fit import compatibility, constraints, drivers, matrix
+from tfdoctor.prediction.fit.compatibility import list_candidates
+from tfdoctor.prediction.fit.constraints import Assessment
+from tfdoctor.prediction.fit.drivers import find_driver_version
+from tfdoctor.prediction.fit.host import build_host
 from tfdoctor.prediction.fit.images import list_fitting_tags
+from tfdoctor.prediction.fit.models import Host, HostGpu
 
 NEWEST = COMPAT.select("2.21.0")[0]
 NO_AVX = [Cause.ILLEGAL_INSTRUCTION_AVX]

@@ -18,11 +18,8 @@ from tfdoctor.core.facts import TENSORFLOW_DISTRIBUTIONS, Absent, KernelModule, 
 from tfdoctor.core.findings import Cause
 from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.planning import Method, Request, recommend
-from tfdoctor.prediction.fit import (
+from tfdoctor.prediction.fit.compatibility import (
     Fit,
-    Host,
-    HostGpu,
-    build_host,
     can_use_release,
     choose_preferred,
     find_best_fit,
@@ -30,7 +27,9 @@ from tfdoctor.prediction.fit import (
     fit_environment,
     list_candidates,
 )
+from tfdoctor.prediction.fit.host import build_host
 from tfdoctor.prediction.fit.matrix import MatrixQuery, select_rows
+from tfdoctor.prediction.fit.models import Host, HostGpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,7 +183,7 @@ def test_wrong_release_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = make_sample(None, "3.11", ("8.6",), "570.86.10", "2.35", libraries=True)
     assert not list(find_contradictions(facts))
     monkeypatch.setattr(
-        "tfdoctor.remedies.releases.fit.find_best_fit",
+        "tfdoctor.remedies.releases.find_best_fit",
         lambda *_, **__: find_best_fit(COMPAT, Host(), spec="==2.20.0"),
     )
     assert list(find_contradictions(facts))

@@ -7,7 +7,8 @@ import pytest
 from rules.make_facts import COMPAT
 from tfdoctor.cli.simulation_options import parse_simulation
 from tfdoctor.core.errors import UsageError
-from tfdoctor.prediction.fit import HostGpu, find_driver_refusal, find_newest_driver
+from tfdoctor.prediction.fit.drivers import find_driver_refusal, find_newest_driver
+from tfdoctor.prediction.fit.models import HostGpu
 from tfdoctor.verification.simulate.request import MEMORY_MIB, SimulatedGpus, add_stand_in, parse_memory_mib
 
 

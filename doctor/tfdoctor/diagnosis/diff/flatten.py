@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.core.facts import Absent, Known, SmiFacts, SmiFailure, Unknown, value_of
 from tfdoctor.core.findings import Cause
-from tfdoctor.prediction import find_library_version
+from tfdoctor.prediction.library_versions import find_library_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

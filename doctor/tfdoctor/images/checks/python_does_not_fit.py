@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.core.findings import Cause, Remedy, Severity
 from tfdoctor.images.checks.base import DockerfileRule
 from tfdoctor.planning import Method, Request, recommend
-from tfdoctor.prediction.fit import Host
+from tfdoctor.prediction.fit.models import Host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

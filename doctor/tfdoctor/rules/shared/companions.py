@@ -11,10 +11,11 @@ from tfdoctor.core.facts.imports import FileDifference
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.core.text import join_words, split_path_list
 from tfdoctor.core.versions import parse_project_name, parse_requirement_or_none, satisfies
-from tfdoctor.prediction import find_broken_companions, find_leading_package
 from tfdoctor.prediction.failures import get_failure_cause
+from tfdoctor.prediction.imports import find_broken_companions
 from tfdoctor.prediction.rehearsal import MODULE_BY_VARIABLE, find_tested_version, list_unmet_requirements
-from tfdoctor.remedies import format_check_command, format_pip_install, quote
+from tfdoctor.prediction.shadowing import find_leading_package
+from tfdoctor.remedies.pip import format_check_command, format_pip_install, quote
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import variable_origins
 

@@ -18,8 +18,9 @@ from tfdoctor.core.facts import (
 )
 from tfdoctor.core.findings import Evidence, Remedy
 from tfdoctor.core.records import dataclass
-from tfdoctor.prediction import find_missing_driver_cause, fit, predict_driver_stage
-from tfdoctor.remedies import format_check_command, get_sudo_prefix
+from tfdoctor.prediction.driver import find_missing_driver_cause, predict_driver_stage
+from tfdoctor.remedies.pip import format_check_command
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, make_fact_evidence
 
 if TYPE_CHECKING:
@@ -186,14 +187,6 @@ def list_module_evidence(context: RuleContext) -> list[Evidence]:
 
 
 # ---------------------------------------------------------------- versions
-
-
-def find_driver_version(context: RuleContext) -> tuple[str, str] | None:
-    """Return the driver's version and the source of that information; None if it is not known.
-
-    The version is the kernel module's version, else NVML's, else nvidia-smi's.
-    """
-    return fit.find_driver_version(context.facts)
 
 
 def find_code_kind(context: RuleContext, capability: str) -> str:

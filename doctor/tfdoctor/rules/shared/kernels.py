@@ -11,16 +11,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.facts import Absent, Known, ModuleFiles, value_of
 from tfdoctor.core.findings import Cause, Evidence, Remedy
-from tfdoctor.remedies import (
-    APT,
-    DNF,
-    PACMAN,
-    ZYPPER,
-    format_check_command,
-    get_package_manager,
-    get_sudo_prefix,
-    make_driver_remedy,
-)
+from tfdoctor.remedies.pip import format_check_command
+from tfdoctor.remedies.system import APT, DNF, PACMAN, ZYPPER, get_package_manager, make_driver_remedy
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import NotApplicable
 from tfdoctor.rules.shared import drivers, xids
 

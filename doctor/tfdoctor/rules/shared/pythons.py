@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.findings import Evidence, Remedy
-from tfdoctor.remedies import quote
+from tfdoctor.remedies.pip import quote
 
 if TYPE_CHECKING:
     from tfdoctor.rules.base import RuleContext

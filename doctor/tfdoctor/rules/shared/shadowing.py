@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.findings import Evidence, Remedy
-from tfdoctor.prediction import find_leading_folder, get_sys_path_folder
-from tfdoctor.remedies import format_check_command, quote
+from tfdoctor.prediction.shadowing import find_leading_folder, get_sys_path_folder
+from tfdoctor.remedies.pip import format_check_command, quote
 from tfdoctor.rules.shared import variable_origins
 
 if TYPE_CHECKING:

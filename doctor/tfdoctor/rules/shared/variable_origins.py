@@ -11,13 +11,13 @@ from tfdoctor.core.causes.steps import CommentOutLine, RemoveEntries, UnsetVaria
 from tfdoctor.core.facts import MODULE_PATH
 from tfdoctor.core.findings import Evidence, Remedy
 from tfdoctor.core.text import split_path_list
-from tfdoctor.remedies import format_check_command, quote
+from tfdoctor.remedies.pip import format_check_command, quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.core.facts import Origin
-    from tfdoctor.prediction import LeadingFolder
+    from tfdoctor.prediction.shadowing import LeadingFolder
     from tfdoctor.rules.base import RuleContext
 
 ORIGIN_LABELS = {

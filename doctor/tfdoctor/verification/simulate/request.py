@@ -10,12 +10,13 @@ from tfdoctor.core.errors import UsageError
 from tfdoctor.core.findings import Simulation
 from tfdoctor.core.records import dataclass
 from tfdoctor.core.text import join_words
-from tfdoctor.prediction.fit import HostGpu, find_driver_refusal, find_newest_driver, list_known_drivers
+from tfdoctor.prediction.fit.drivers import find_driver_refusal, find_newest_driver, list_known_drivers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tfdoctor.compat import Compat
+    from tfdoctor.prediction.fit.models import HostGpu
 
 __all__ = ["NAME_SUFFIX", "SimulatedGpus", "add_stand_in", "make_simulated_gpus", "make_software_variables"]
 
