@@ -23,6 +23,7 @@ SAMPLES = {
     "--facts": ["bundle"],
     "--against": ["./x/../y"],
     "--html": ["page.html"],
+    "--for": ["uv", "dockerfile"],
     "--timeout": ["1", "1.5", "999.125"],
     "--fail-on": ["error", "warning", "never"],
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 import shlex
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from tfdoctor.cli.options import (
     FailOn,
     FailOnOption,
+    For,
     Force,
     Html,
     Json,
@@ -27,6 +29,7 @@ from tfdoctor.cli.options import (
 from tfdoctor.core.errors import Error, ExitCode, UsageError
 from tfdoctor.core.text import clean_line
 from tfdoctor.diagnosis import evaluate_facts, examine, make_live_system, run_tensorflow, start_query
+from tfdoctor.remedies.tools import convert_findings
 
 if TYPE_CHECKING:
     from tfdoctor.cli.capture import RedactedRecording
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from tfdoctor.core.findings import Report
     from tfdoctor.diagnosis.diff import Comparison
     from tfdoctor.environments.models import FixOffer
+    from tfdoctor.remedies.tools import Tool
     from tfdoctor.system import RecordedSystem, System
 
 
@@ -70,6 +74,7 @@ def check(
     ] = False,
     yes: Yes = False,
     timeout: Timeout = 10.0,
+    for_tool: For = None,
     fail_on: FailOnOption = FailOn.error,
     html: Html = None,
     force: Force = False,
@@ -129,6 +134,7 @@ def check(
         report, recording, compat = _examine_machine(
             system, python, timeout, deep=deep, needs_recording=needs_recording, local=local, quiet=quiet
         )
+        report = _convert_commands(report, for_tool)
         comparison = None
         if earlier is not None:
             comparable_report = recording.recording_report if recording is not None and local else report
@@ -171,6 +177,14 @@ def check(
         OUT.write("\n")
         return _run_fix(requested_python, timeout, yes=yes, as_json=False, verbose=verbose, quiet=quiet)
     return choose_exit_status(report, fail_on.value)
+
+
+def _convert_commands(report: Report, tool: Tool | None) -> Report:
+    """Return the report with commands for a tool, or the report itself if the user names none."""
+    if tool is None:
+        return report
+    findings, root_finding = convert_findings(report.findings, report.root_finding, tool)
+    return dataclasses.replace(report, findings=findings, root_finding=root_finding)
 
 
 def _run_simulated_check(

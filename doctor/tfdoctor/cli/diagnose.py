@@ -14,6 +14,7 @@ from tfdoctor.cli.log_arguments import select_logs, write_note
 from tfdoctor.cli.options import (
     FailOn,
     FailOnOption,
+    For,
     Force,
     Html,
     Json,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
     from types import FrameType
+
+    from tfdoctor.remedies.tools import Tool
 
 
 class DiagnoseFormat(str, enum.Enum):
@@ -62,6 +65,7 @@ def diagnose(
     output: Annotated[
         DiagnoseFormat, option("github: Markdown for an issue, redacted.", "--format")
     ] = DiagnoseFormat.text,
+    for_tool: For = None,
     fail_on: FailOnOption = FailOn.error,
     html: Html = None,
     force: Force = False,
@@ -79,6 +83,8 @@ def diagnose(
         raise UsageError("standard input (-) can be read only once.")
     if follow and len(log_names) > 1:
         raise UsageError("one log can be followed (-f), not several.", hint="Start tfdoctor once for each.")
+    if follow and for_tool is not None:
+        raise UsageError("--for is for a log that has ended; -f follows one that grows.")
     if html is not None:
         from tfdoctor.system.writing import check_output_file
 
@@ -92,7 +98,9 @@ def diagnose(
     else:
         shows_progress = ERR.is_terminal and not (as_json or quiet)
         reports = [
-            _diagnose_complete_log(name, compat, shows_progress=shows_progress, stdin_copy=stdin_copy)
+            _diagnose_complete_log(
+                name, compat, shows_progress=shows_progress, stdin_copy=stdin_copy, tool=for_tool
+            )
             for name in log_names
         ]
     if host:
@@ -133,7 +141,7 @@ def _apply_host_facts(reports: Sequence[LogReport], compat: Compat) -> list[LogR
 
 
 def _diagnose_complete_log(
-    name: str, compat: Compat, *, shows_progress: bool, stdin_copy: _StdinCopy | None
+    name: str, compat: Compat, *, shows_progress: bool, stdin_copy: _StdinCopy | None, tool: Tool | None
 ) -> LogReport:
     """Return the report on a complete log.
 
@@ -143,7 +151,7 @@ def _diagnose_complete_log(
     with show_read_progress(label) if shows_progress else contextlib.nullcontext() as meter:
         chunks = read_log(name, on_note=write_note, meter=meter)
         return diagnose_log(
-            stdin_copy.store(chunks) if stdin_copy and name == STDIN else chunks, compat, label
+            stdin_copy.store(chunks) if stdin_copy and name == STDIN else chunks, compat, label, tool=tool
         )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from tfdoctor.cli.options import FailOn
+from tfdoctor.remedies.tools import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ class CheckOptions(TypedDict):
     against: Path | None
     then_fix: bool
     yes: bool
+    for_tool: Tool | None
     html: Path | None
     force: bool
     timeout: float
@@ -59,6 +61,7 @@ VALUE_OPTIONS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "--html": ("html", r"(?s:[^-].*)", Path),
     "--timeout": ("timeout", r"[1-9]\d{0,2}(?:\.\d{1,3})?", float),
     "--fail-on": ("fail_on", "error|warning|never", FailOn),
+    "--for": ("for_tool", "|".join(tool.value for tool in Tool), Tool),
 }
 """(parameter, pattern of the values that are parsed here, conversion of the value), by option.
 
@@ -78,6 +81,7 @@ def parse_check(words: Sequence[str]) -> CheckOptions | None:
         "driver": None,
         "facts": None,
         "against": None,
+        "for_tool": None,
         "html": None,
         "timeout": 10.0,
         "fail_on": FailOn.error,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from tfdoctor.cli import completion_values
 from tfdoctor.core.records import dataclass
+from tfdoctor.remedies.tools import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,6 +18,7 @@ __all__ = [
     "Driver",
     "FailOn",
     "FailOnOption",
+    "For",
     "Force",
     "Gpus",
     "Html",
@@ -153,6 +155,14 @@ Simulate = Annotated[
         "Show TensorFlow a stand-in of this card instead of a GPU.",
         metavar="NAME|CC",
         autocompletion=completion_values.complete_gpu,
+    ),
+]
+For = Annotated[
+    Tool | None,
+    option(
+        "Show commands that install packages for this tool.",
+        "--for",
+        metavar="|".join(tool.value for tool in Tool),
     ),
 ]
 Index = Annotated[str | None, option("The package index, without a password.", metavar="URL")]

@@ -15,6 +15,7 @@ from tfdoctor.prediction.fit.models import Host, HostGpu
 from tfdoctor.remedies.book import choose_entries, fill_placeholders, make_book_remedy
 from tfdoctor.remedies.engine import list_configure_commands, make_toolkit_remedy
 from tfdoctor.remedies.search_path import format_export_lines
+from tfdoctor.remedies.tools import Tool, convert_remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,6 +56,14 @@ _FIXED_REMEDIES: dict[CommonRemedy, Remedy] = {
 """The remedies that do not depend on the log."""
 _TOOLKIT_FOLDER = re.compile(r"^(/[\w./-]{0,80}/cuda(-\d{1,2}\.\d)?)/(?:targets/[\w-]{1,40}/)?lib(?:64)?/?$")
 """A library folder of a CUDA toolkit. The groups are the toolkit's root and the version in its name, such as "-11.2"."""
+_TOOL_BY_SIGNATURE = {
+    "dockerfile-hint": Tool.dockerfile,
+    "colab-hint": Tool.colab,
+    "r-hint": Tool.r,
+    "pixi-hint": Tool.pixi,
+    "poetry-hint": Tool.poetry,
+    "uv-hint": Tool.uv,
+}
 _CUDA = re.compile(r"cuda ?>= ?(\d{1,2}\.\d{1,2})")
 _WHEEL = re.compile(r"-cp(\d)(\d{1,2})-")
 _COUNTERS_REMEDY = Remedy(
@@ -79,8 +88,20 @@ _HOST_MEMORY_REMEDY = Remedy(
 def list_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
     """Return the remedies for a cause, with the versions of the release that wrote the log if it is known.
 
-    Those for a message or a place in the log come first.
+    Those for a message or a place in the log come first. The commands are for the tool that manages the packages there.
     """
+    tool = find_tool(context)
+    return tuple(convert_remedy(remedy, tool) for remedy in _list_pip_remedies(context, cause))
+
+
+def find_tool(context: LogContext) -> Tool:
+    """Return the tool that manages the packages where the log was written, by what the log shows of it."""
+    found = (tool for name, tool in _TOOL_BY_SIGNATURE.items() if context.log.has(name))
+    return context.requested_tool or next(found, Tool.pip)
+
+
+def _list_pip_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
+    """Return the remedies with commands of pip."""
     result = list(list_specific_remedies(context, cause))
     if any(not entry.keeps_general_remedies for entry in _choose_entries(context, cause)):
         return tuple(result)

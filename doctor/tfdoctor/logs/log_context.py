@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.compat.traits import TraitName
     from tfdoctor.logs.events import Event, Log
+    from tfdoctor.remedies.tools import Tool
 
 __all__ = ["LIBRARY_CAUSES", "Decision", "LogContext"]
 
@@ -54,6 +55,8 @@ class LogContext:
     compat: Compat
     reported_origin: LogOrigin | None = None
     """The TensorFlow to report if several wrote the log. None means the result of `infer_origin`."""
+    requested_tool: Tool | None = None
+    """The tool for which the user wants the commands. None means the one that the log shows."""
 
     @cached_property
     def origin(self) -> LogOrigin:

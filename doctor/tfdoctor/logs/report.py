@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.logs.events import Event, Log
     from tfdoctor.logs.version_inference import LogOrigin, RegisteredDevice
+    from tfdoctor.remedies.tools import Tool
 
 __all__ = ["LogReport", "diagnose_log"]
 
@@ -92,15 +93,18 @@ class LogReport:
     """A sentence that says whether the GPU was used, and if not, why."""
 
 
-def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> LogReport:
+def diagnose_log(
+    chunks: Iterable[bytes], compat: Compat, name: str = "-", *, tool: Tool | None = None
+) -> LogReport:
     """Read a log and return its report.
 
-    `chunks` are the bytes of the log, in pieces of any size. Malformed content never raises an error.
+    `chunks` are the bytes of the log, in pieces of any size. Malformed content never raises an error. `tool` is the one
+    for which the commands are shown; None means the one that the log shows.
     """
     catalogue = load_signatures()
     splitter = ProcessSplitter()
     log = drop_other_eras(scan(chunks, catalogue, splitter), compat)
-    context = LogContext(log, compat)
+    context = LogContext(log, compat, requested_tool=tool)
     decision = choose_decision(context)
     parts = splitter.list_parts(log)
     if len(parts) < 2 and len(context.origin.sources.writers) > 1:
