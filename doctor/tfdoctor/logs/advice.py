@@ -144,6 +144,8 @@ def _list_placeholder_values(context: LogContext) -> dict[str, str]:
         "driver_option": _make_driver_option(context),
         "tf_keras": f"~={release.minor}.0" if release is not None else "",
         "package": _name_package(release),
+        "text_pin": f"=={release.minor}.*" if release is not None else "",
+        **_list_protobuf_values(context),
         "keras": release.minor if release is not None else "MINOR",
         "env": shlex.quote(environment) if environment else "$CONDA_PREFIX",
         "gpus": _make_machine_options(context),
@@ -155,6 +157,16 @@ def _list_placeholder_values(context: LogContext) -> dict[str, str]:
         if release is not None and release.cudnn
         else "of the release",
     }
+
+
+def _list_protobuf_values(context: LogContext) -> dict[str, str]:
+    """Return the versions of protobuf that the release accepts, for new and for old generated code."""
+    version = context.origin.version
+    if version is None or versions.compare(version, "2.18") >= 0:
+        return {"protobuf": "protobuf>=5.28,<6", "old_protobuf": "protobuf>=3.20.3,<3.21"}
+    if versions.compare(version, "2.12") >= 0:
+        return {"protobuf": "protobuf>=4.21,<5", "old_protobuf": "protobuf>=3.20.3,<3.21"}
+    return {"protobuf": "protobuf>=3.20,<3.21", "old_protobuf": "protobuf<3.21"}
 
 
 def _name_package(release: Release | None) -> str:
@@ -182,6 +194,10 @@ def _list_log_values(context: LogContext) -> dict[str, str]:
         "wanted_cuda": wanted or "of its version",
         "wanted_driver": minimum or "a newer one",
         "wheel_python": f"{wheel[1]}.{wheel[2]}" if wheel is not None else "3",
+        "ngc_card": next(
+            (event.get("name") for event in log.list_events("ngc-unsupported-card") if event.get("name")),
+            "NAME",
+        ),
         "tls_library": shlex.quote(
             next((event.get("library") for event in log.list_events("static-tls")), "LIBRARY")
         ),

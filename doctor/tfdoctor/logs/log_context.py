@@ -63,6 +63,14 @@ class LogContext:
         return self.reported_origin or infer_origin(self.log, self.compat)
 
     @cached_property
+    def has_tensorflow_messages(self) -> bool:
+        """Whether the log has anything from TensorFlow, and not only the output of other tools."""
+        return self.origin.version is not None or any(
+            events[0].signature.source.startswith(("tensorflow", "CPython", "openxla"))
+            for events in self.log.events.values()
+        )
+
+    @cached_property
     def is_windows(self) -> bool:
         """Whether the log comes from native Windows, where TensorFlow opens no Linux libraries."""
         dso_events = self.log.list_events("dso-opened", "dso-failed", "dso-failed-old")

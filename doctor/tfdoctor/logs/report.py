@@ -321,12 +321,8 @@ def _make_root_finding(
 ) -> Finding:
     """Return the finding on the cause of a decision."""
     cause = decision.cause
-    reason = advice.find_reason(context, cause)
-    sentences = [
-        decision.note,
-        reason or advice.describe_usual_reason(context, cause),
-        "" if decision.title or reason else cause.data.meaning,
-    ]
+    reason = advice.find_reason(context, cause) or advice.describe_usual_reason(context, cause)
+    sentences = [decision.note, reason, "" if decision.title or reason else cause.data.meaning]
     # unless the log shows another CUDA version, the note says little by itself: put it last
     if cause is Cause.LIBS_WRONG_VERSION and context.mismatched_cuda_versions is None:
         sentences.append(sentences.pop(0))
@@ -536,6 +532,8 @@ def _make_headline(
         more = f" and {len(missing_sonames) - 1} more" if len(missing_sonames) > 1 else ""
         sonames = f"{_choose_runtime_soname(missing_sonames)}{more}"
         title = f"CUDA {path_version} is installed, but it needs CUDA {required_version} ({sonames})"
+    if not context.has_tensorflow_messages and cause not in (Cause.OOM, Cause.PLACEMENT_ERROR):
+        return f"{title}."
     title = _lower_title(title)
     if is_used is False:
         return f"{subject} did not use the GPU: {title}."

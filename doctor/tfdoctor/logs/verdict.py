@@ -73,6 +73,10 @@ def is_registered(context: LogContext, decision: Decision) -> bool | None:
         return False
     if log.has("device-not-made") and decision.cause not in (Cause.GPU_TOO_OLD, Cause.GPU_TOO_NEW):
         return False  # TensorFlow registers a GPU even if it has no code for it
+    if decision.cause is Cause.PROTOBUF_CONFLICT and all(
+        "GetPrototype" in event.text for event in log.list_events("protobuf")
+    ):
+        return None  # the message is printed, and the import goes on
     usage_signatures = ("gpu-used", "cudnn-loaded", "cublas-init")
     if (
         any(event.get("loaded") for event in log.list_events("cudnn-version"))

@@ -44,8 +44,9 @@ def choose_entries(
     return tuple(sorted(chosen, key=_count_conditions, reverse=True)[:MAX_ENTRIES])
 
 
-def _count_conditions(entry: BookEntry) -> int:
-    return len(entry.seen) + len(entry.unless) + bool(entry.versions)
+def _count_conditions(entry: BookEntry) -> tuple[int, int]:
+    """Return the numbers of conditions that must hold and that must not hold. The first counts more."""
+    return len(entry.seen) + bool(entry.versions), len(entry.unless)
 
 
 def make_book_remedy(entry: BookEntry, values: Mapping[str, str]) -> Remedy:

@@ -76,6 +76,13 @@ def detect_containers(context: LogContext) -> Decision | None:
         )
     if context.registration_event is not None:
         return None
+    unsupported = [event.get("what") for event in log.list_events("ngc-unsupported-card")]
+    if unsupported:
+        is_too_new = any("yet" in what for what in unsupported)
+        causes = (Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD)
+        cause, other_cause = causes if is_too_new else causes[::-1]
+        title = "This image has no code for the card"
+        return Decision(cause, context.list_evidence("ngc-unsupported-card"), (other_cause,), title=title)
     if log.has("ngc-no-driver"):
         return Decision(Cause.CONTAINER_NO_GPU, context.list_evidence("ngc-no-driver"))
     return None
