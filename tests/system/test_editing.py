@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tfdoctor.core.edits import Edit, EditError
 from tfdoctor.system import editing
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OLD = b"import a\nb = 1\n"
 EDITS = (Edit(13, b"1", b"22"),)
@@ -68,6 +66,9 @@ def test_copy_without_the_same_metadata_is_not_used(
         raise OSError(1, "not permitted")
 
     monkeypatch.setattr(os, call, fail)
+    monkeypatch.setattr(
+        Path, "chmod", fail if call == "chmod" else Path.chmod
+    )  # Python 3.10 has its own os.chmod
     monkeypatch.setattr(os, "listxattr", lambda target: ["user.a"] if target == path else [])
     monkeypatch.setattr(os, "getxattr", lambda *_: b"1")
     if call == "chown":
