@@ -113,8 +113,10 @@ def test_explain_refers_to_the_situation_pages() -> None:
                 )  # a rule, a cause or a message with this name: explain prints it
                 continue
             with pytest.raises(UsageError) as raised:
-                find_entries(f"{query} no GPU", load_documentation())
+                find_entries(query, load_documentation())
             assert f"docs/situations/{page}.md" in (raised.value.hint or ""), query
+            answer = find_entries(f"{query} no GPU", load_documentation()).meaning
+            assert f"docs/situations/{page}.md" in answer, query
 
 
 @pytest.mark.parametrize("name", PAGES)

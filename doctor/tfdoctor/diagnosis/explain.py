@@ -24,6 +24,7 @@ from tfdoctor.core.causes.codes import (
 )
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.findings import Cause
+from tfdoctor.diagnosis.questions import find_question
 from tfdoctor.logs.advice import list_remedies, list_specific_remedies
 from tfdoctor.logs.events import Log
 from tfdoctor.logs.libraries import is_cudnn_library, is_gpu_library
@@ -329,8 +330,10 @@ def choose_next_command(explanation: Explanation) -> str:
 
     The result is empty if the page itself contains commands, or if it lists all entries.
     """
-    if explanation.query is None or any(
-        remedy.commands for entry in explanation.causes for remedy in entry.remedies
+    if (
+        explanation.query is None
+        or any(remedy.commands for entry in explanation.causes for remedy in entry.remedies)
+        or (explanation.message_remedies and not explanation.rules)
     ):
         return ""
     commands = [rule.next_command for rule in explanation.rules]
@@ -373,7 +376,7 @@ def list_entries(documentation: Documentation) -> Explanation:
 def find_entries(
     query: str, documentation: Documentation, retired: Sequence[RetiredRule] = RETIRED_RULES
 ) -> Explanation:
-    """Return the entries for a code ("TFD203", "203"), a rule name, a cause, or the words of a message.
+    """Return the entries for a code ("TFD203", "203"), a rule name, a cause, the words of a message, or a question.
 
     Case does not matter. If a rule and a cause have the same name, both are returned, with the other rules that can
     report the cause. For a retired code, the rules that replace it are returned. Raise UsageError with the most similar
@@ -383,7 +386,11 @@ def find_entries(
         return _find_by_name(query, documentation, retired)
     except UsageError:
         code, meaning, remedies = _find_message(query)
-        code = code or _search_pages(query, documentation)
+        question = find_question(query) if not code else None
+        if question is not None and question.remedy is not None:
+            meaning = f"{question.meaning} {_format_situation_hint(query)}".strip()
+            return Explanation(query, (), (), meaning=meaning, message_remedies=(question.remedy,))
+        code = code or (question.cause if question is not None else "") or _search_pages(query, documentation)
         if not code:
             raise
     return replace(

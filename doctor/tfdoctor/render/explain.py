@@ -46,6 +46,15 @@ def make_explanation_json(explanation: Explanation) -> dict[str, Any]:
             for entry in explanation.causes
         ],
         "related": [rule.code for rule in explanation.related_rules],
+        "answer": {
+            "text": explanation.meaning,
+            "remedies": [
+                {"text": remedy.text, "commands": list(remedy.commands)}
+                for remedy in explanation.message_remedies
+            ],
+        }
+        if explanation.meaning or explanation.message_remedies
+        else None,
     }
 
 
@@ -179,7 +188,7 @@ def _render_details(explanation: Explanation, width: int) -> Iterable[Renderable
         yield Text(explanation.meaning)
         yield Text("")
     if explanation.message_remedies:
-        yield Text("What to do about this message", style="bold")
+        yield Text("What to do" if not explanation.rules else "What to do about this message", style="bold")
         yield from _render_remedies(explanation.message_remedies, width)
         yield Text("")
     if explanation.retired_rule is not None:
