@@ -116,7 +116,7 @@ _LINE_START = re.compile(
     r"\s{0,8}(?:Skipping registering|To enable th|name: |pciBusID|coreClock|major: |totalMemory|Total memory|"
     r"Free memory|Your kernel|Traceback|File \"|>>>|\.\.\. |\[|Epoch|Limit:|InUse:|Please make sure|"
     r"Instructions for|"
-    r"[|+=]|WARNING|INFO|ERROR|"
+    r"[|+=]|WARNING|INFO|ERROR|[Ee]rror: |docker: |nvidia-container-cli: |"
     r"(?:srun|slurmstepd|sbatch|salloc|mpirun|mpiexec|prterun|prun|orted)\b|[\w.-]{1,80}:\d{1,9}:\d{1,9} \[\d{1,3}\] |"
     r"\d{4}-\d\d-\d\d[T ]\d\d:|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:|<\d{1,3}>\d? |"
     r"During handling|[\w.]{1,80}(?:Error|Exception|Warning):|\S{1,60}[$#] |\(\S{1,40}\) )"
@@ -454,7 +454,9 @@ def _detect_width(lines: list[str]) -> int:
         wrapped_count += is_full
         if is_full:
             continuation_char = next_text.lstrip()[:1]
-            is_sentence_end = line.endswith("...") or (line.endswith(".") and not next_text.startswith("so"))
+            is_sentence_end = line.endswith(("...", "No such file or directory")) or (
+                line.endswith(".") and not next_text.startswith("so")
+            )
         long_record_count += (
             find_record_start(line) is not None and not is_full and len(line) >= _MIN_TERMINAL_CHARS
         )

@@ -53,7 +53,7 @@ _PART = r"[^/\\\s:;'\"<>|,)(\]\[{}]{1,255}"
 _HOME_PART = rf"(?:[A-Z][A-Z0-9.-]{{1,20}}\\{{1,2}})?{_PART}(?:(?: \w[\w.'-]{{0,30}}){{1,3}}(?=/))?"
 """A folder of homes can contain folders such as `DOMAIN\\user`, and names with spaces if another component follows."""
 HOME_PATH = re.compile(
-    rf"((?:/(?:[\w-]{{0,12}}home\w{{0,3}}|HOME|[Uu]sers|u\d?)|(?:(?<![\w./-])|(?<=/eos)|(?<=/rds)|://[\w.:-]{{0,255}})/user)/{{1,3}})"
+    rf"((?:/(?:(?i:[\w-]{{0,12}}home\w{{0,3}}|users)|u\d?)|(?:(?<![\w./-])|(?<=/eos)|(?<=/rds)|://[\w.:-]{{0,255}})/user)/{{1,3}})"
     rf"((?:{_HOME_PART}/){{0,3}}{_HOME_PART})"
 )
 """A path below a folder of homes: the name of that folder, and up to four components after it.
@@ -105,9 +105,9 @@ USER_PATTERNS = (
     ),
     re.compile(rf"/(?:u|afs/[\w.-]{{1,80}}/user)/(?:[a-z0-9]/){{0,2}}({_PART})"),
     re.compile(rf"(?<![\w.-])/(?:work|projects?|people|staff|students?)/(?:[a-z]/){{0,2}}({_PART})(?=/)"),
-    # the home of a user in WSL, as Windows names it
+    # a home on a server of Windows, and in WSL as Windows names it
     re.compile(
-        rf"(?i)\bwsl(?:\$|\.localhost)[\\/]{{1,2}}[^\\/\s]{{1,64}}[\\/]{{1,2}}home[\\/]{{1,2}}({_PART})"
+        rf"(?i)\\\\[\w.$-]{{1,64}}[\\/]{{1,2}}(?:[^\\/\s]{{1,64}}[\\/]{{1,2}})?(?:homes?|users)[\\/]{{1,2}}({_PART})"
     ),
     # a Windows user name, which may have spaces if another component follows
     re.compile(r"(?i)\b[A-Z]:[\\/]{1,2}Users[\\/]{1,2}([^/\\:*?\"<>|\n]{1,255})(?=[\\/])"),
@@ -205,8 +205,12 @@ MESSAGE_HOST_PATTERNS = (
     re.compile(r"(?i)\bon this host \(([A-Za-z0-9][\w.-]{0,252})\)"),  # cuda_diagnostics.cc
     re.compile(r"(?i)\bdiagnostic information for host: ([A-Za-z0-9][\w.-]{0,252})"),
     re.compile(r"(?i)(?:^|[\s\"'(,;])hostname: ([A-Za-z0-9][\w.-]{0,252})"),
-    re.compile(r"(?<![\w.:/-])([A-Za-z0-9][\w.-]{0,252}):\d{1,9}:\d{1,9} \[\d{1,3}\] NCCL "),
-    re.compile(r"(?<![\w\]])\[([A-Za-z][\w.-]{0,252}):\d{2,9}\](?= \*\*\*| \[|:)"),  # Open MPI
+    re.compile(  # NCCL
+        r"(?<![\w.:/-])(?![\w.-]{0,252}\.(?:cc|cpp|cu|h|py|c):)([A-Za-z0-9][\w.-]{0,252}):\d{1,9}:\d{1,9} \[-?\d{1,4}\] "
+    ),
+    # Open MPI, and UCX under it
+    re.compile(r"(?<![\w.])\[([A-Za-z][\w.-]{0,252}):\d{2,9}(?::\d{1,6}:\d{1,9})?\](?=[ :<])"),
+    re.compile(r"\bPID \d{1,9} on node ([A-Za-z0-9][\w.-]{0,252})"),
     re.compile(
         r"(?i)\b(?:srun|slurmstepd|sbatch|salloc): (?:error|warning|fatal|info): ([A-Za-z][\w.-]{0,252}): "
     ),
