@@ -180,6 +180,7 @@ def plan_fix(
         if has_unfinished_changes(Path(examination.environment.prefix))
         else (),
         is_activated=examination.is_activated,
+        requested_codes=tuple(request.codes),
     )
 
 
@@ -353,4 +354,4 @@ def undo_fix(prefix: str, *, force: bool, progress: Progress) -> UndoResult:
         # Opening the journal would create it, which may be impossible.
         return UndoResult(undone_steps=(), restored_count=0, unrestored_paths=())
     with Journal.open(Path(prefix), on_wait=progress.begin_stage) as journal:
-        return journal.undo(force=force)
+        return replace(journal.undo(force=force), recovery_notes=journal.recovery_notes)

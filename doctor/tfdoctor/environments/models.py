@@ -117,6 +117,8 @@ class FixResult:
     """The result of running TensorFlow at the end; None if it was not run."""
     is_activated: bool = False
     """Whether the environment was examined with the variables of its activation."""
+    requested_codes: tuple[str, ...] = ()
+    """The codes of the findings to fix; empty if the user named none."""
 
     @property
     def fixed_count(self) -> int:

@@ -186,7 +186,8 @@ def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next:
             print_hanging(out, mark, clean_line(after.verdict.headline, limit=1000))
         print_hanging(out, Text(""), clean_line(text, limit=1000), style="bold")
         if count and not asks_next:
-            fix_command = f"tfdoctor fix --python {shlex.quote(result.environment.interpreter_path)}"
+            words = ["tfdoctor fix", *result.requested_codes, "--python"]
+            fix_command = f"{' '.join(words)} {shlex.quote(result.environment.interpreter_path)}"
             out.print(Text("To have it done:"))
             print_commands(out, [fix_command], 4, style="bold", with_continuations=True)
         if count:
@@ -232,16 +233,20 @@ def _print_command(out: Page, text: str, command: str) -> None:
 def render_undo(prefix: str, result: UndoResult, *, width: int = 80, colour: bool = False) -> str:
     """Return what `fix --undo` reverted, as text."""
     out = Page(width, coloured=colour)
+    for note in result.recovery_notes:
+        print_hanging(out, Text("– "), clean_line(note, limit=1000))
     if not result.undone_steps:
-        print_hanging(out, Text("– "), clean_line(f"fix has changed nothing in {prefix}."))
+        if not result.recovery_notes:
+            print_hanging(out, Text("– "), clean_line(f"fix has changed nothing in {prefix}."))
         return out.text
     for entry in result.undone_steps:
         codes = ", ".join(entry.codes)
         text = clean_line(f"{entry.title} ({entry.changes} changed, {entry.when})", limit=600)
         print_hanging(out, Text(f"✓ {codes}  ", style="green"), text)
     count = result.restored_count
+    verdict = "is as it was" if not result.unrestored_paths else "is as it was but for what is named below"
     print_hanging(
-        out, Text(""), clean_line(f"{prefix} is as it was: {count} path{'s' * (count != 1)} restored.")
+        out, Text(""), clean_line(f"{prefix} {verdict}: {count} path{'s' * (count != 1)} restored.")
     )
     for path in result.unrestored_paths:
         print_hanging(

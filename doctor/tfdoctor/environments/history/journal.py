@@ -111,6 +111,8 @@ class UndoResult:
     """The number of restored paths."""
     unrestored_paths: tuple[str, ...]
     """The paths that were not restored, because another program changed them or their old contents are lost."""
+    recovery_notes: tuple[str, ...] = ()
+    """Sentences about changes that an interrupted earlier run left, and that were taken back."""
 
 
 class Journal:
@@ -523,8 +525,9 @@ class Journal:
         def make_folder() -> None:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self._folder, 0o700)
-            if not is_folder(self._folder) and os.path.lexists(self._folder):
-                raise make_damage_error(self._folder, "not a folder")
+            with contextlib.suppress(FileNotFoundError):  # another process may delete it in between
+                if not stat.S_ISDIR(os.lstat(self._folder).st_mode):
+                    raise make_damage_error(self._folder, "not a folder")
 
         def report_wait(handle: int) -> None:
             if on_wait is not None:
