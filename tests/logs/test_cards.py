@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tfdoctor.compat import Compat
+from tfdoctor.core.findings import Cause
 from tfdoctor.logs.cards import list_cards
+from tfdoctor.logs.report import diagnose_log
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
 
@@ -53,3 +55,10 @@ def test_cards(text: str, expected: list[tuple[object, ...]]) -> None:
     assert [
         (card.index, card.name, card.compute_capability, card.memory_mib, card.pci_bus_id) for card in cards
     ] == expected
+
+
+def test_a_healthy_log_has_no_finding_about_its_cause() -> None:
+    report = diagnose_log([CREATED.encode()], Compat.load())
+    assert report.cause is Cause.HEALTHY
+    assert report.root_finding is None
+    assert Cause.HEALTHY.data.finding_code not in {finding.code for finding in report.findings}

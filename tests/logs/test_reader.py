@@ -183,3 +183,8 @@ def test_chunk_boundaries_make_no_difference(data: bytes, sizes: list[int]) -> N
         chunks.append(data[start : start + size])
         start += size
     assert [line.text for line in read_lines(chunks)] == [line.text for line in read_lines([data])]
+
+
+def test_text_without_a_byte_order_mark_is_no_binary_file() -> None:
+    assert not is_binary(b"")
+    assert not is_binary(LOG.encode("utf-16-le"))

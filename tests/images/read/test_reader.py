@@ -88,6 +88,7 @@ def test_characters_keep_their_lines() -> None:
         ("FROM ${A:-x}", "x", None),
         ("FROM --platform=$TARGETPLATFORM 'x' as y", "x", None),
         ("FROM", None, None),
+        ("FROM x as", "x", None),
         ("FROM $TARGETOS", None, None),
         ("ENV A=x\nRUN b\nFROM x", "x", None),
     ],
