@@ -151,5 +151,6 @@ def _iter_files(folder: Path, target_name: str) -> Iterator[tuple[str, bytes]]:
     """Yield (name in the archive, content) of a folder's files. The archive names it `target_name`."""
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
-        if path.is_file() and "__pycache__" not in relative.parts and not path.name.startswith("."):
+        is_hidden = path.name.startswith(".") or path.suffix == ".pyc"  # Python 2 writes it beside the source
+        if path.is_file() and "__pycache__" not in relative.parts and not is_hidden:
             yield f"{target_name}/{relative.as_posix()}", path.read_bytes()
