@@ -35,6 +35,9 @@ def test_entries_name_causes_and_signatures_that_exist() -> None:
         if name not in signatures and name not in {cause.value for cause in Cause}
     ]
     assert wrong == []
+    for entry in ENTRIES:
+        for pattern in (*entry.seen.values(), *entry.unless.values()):
+            re.compile(pattern)
     assert len({entry.id for entry in ENTRIES}) == len(ENTRIES)
 
 

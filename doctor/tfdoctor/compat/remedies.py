@@ -2,27 +2,18 @@
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
-import re
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from tfdoctor.compat.decode import Converted, read_table
+from tfdoctor.compat.decode import read_table
 from tfdoctor.core.records import dataclass
 
 __all__ = ["BookEntry", "load_remedies"]
 
 
-def _compile_conditions(conditions: Mapping[str, str]) -> Mapping[str, re.Pattern[str]]:
-    """Return the conditions with compiled expressions. Raise ValueError if one is invalid."""
-    try:
-        return {signature: re.compile(text) for signature, text in conditions.items()}
-    except re.error as error:
-        raise ValueError(str(error)) from error
-
-
-Conditions = Annotated[Mapping[str, re.Pattern[str]], Converted(Mapping[str, str], _compile_conditions)]
+Conditions = Mapping[str, str]
 """A regular expression for a line of the log, by the ID of the signature that the line matches."""
 
 

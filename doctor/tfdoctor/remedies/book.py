@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
 from tfdoctor.core.causes.steps import Remedy
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Iterable, Mapping
 
     from tfdoctor.compat.remedies import BookEntry
@@ -30,8 +30,8 @@ def choose_entries(
     `list_lines` returns the lines that match a signature. `version` is that of TensorFlow, None if it is unknown.
     """
 
-    def is_seen(signature: str, pattern: re.Pattern[str]) -> bool:
-        return any(pattern.search(line) for line in list_lines(signature))
+    def is_seen(signature: str, pattern: str) -> bool:
+        return any(re.search(pattern, line) for line in list_lines(signature))
 
     chosen = [
         entry
