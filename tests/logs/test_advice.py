@@ -213,3 +213,13 @@ def test_toolkit_is_installed_as_check_says() -> None:
     report = diagnose_log([line.encode()], Compat.load())
     assert report.root_finding is not None
     assert make_toolkit_remedy(list_configure_commands("sudo ")) in report.root_finding.remedies
+
+
+@pytest.mark.parametrize("built", [".5.1", "..1", "5110", "9.3.0"])
+def test_any_version_of_cudnn_gives_a_requirement(built: str) -> None:
+    """`.5.1` is no version, and must not stop the diagnosis."""
+    commands = list_commands(
+        make_report(f"Loaded runtime CuDNN library: 9.1.0 but source was compiled with: {built}\n")
+    )
+    requirement = "nvidia-cudnn-cu12>=9.3,<10" if built == "9.3.0" else "nvidia-cudnn-cu12"
+    assert f"python3 -m pip install '{requirement}'" in commands

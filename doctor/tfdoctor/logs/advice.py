@@ -187,8 +187,14 @@ def _list_log_values(context: LogContext) -> dict[str, str]:
     wheel = next(
         (match for event in log.list_events("no-wheel") if (match := _WHEEL.search(event.text))), None
     )
-    built = next((event.get("built") for event in log.list_events("cudnn-version") if event.get("built")), "")
-    numbers = built.split(".")
+    built = next(
+        (
+            match
+            for event in log.list_events("cudnn-version")
+            if (match := re.match(r"(\d+)\.\d+", event.get("built")))
+        ),
+        None,
+    )
     cuda_major = versions.major(release.cuda) if release is not None and release.cuda else 12
     return {
         "wanted_cuda": wanted or "of its version",
@@ -201,9 +207,8 @@ def _list_log_values(context: LogContext) -> dict[str, str]:
         "tls_library": shlex.quote(
             next((event.get("library") for event in log.list_events("static-tls")), "LIBRARY")
         ),
-        "cudnn_requirement": f"nvidia-cudnn-cu{cuda_major}>={'.'.join(numbers[:2])},<{int(numbers[0]) + 1}"
-        if len(numbers) > 1
-        else f"nvidia-cudnn-cu{cuda_major}",
+        "cudnn_requirement": f"nvidia-cudnn-cu{cuda_major}"
+        + (f">={built[0]},<{int(built[1]) + 1}" if built is not None else ""),
     }
 
 
