@@ -15,7 +15,7 @@ from tfdoctor.logs.advice import list_remedies
 from tfdoctor.logs.log_context import LogContext
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
-from tfdoctor.remedies.book import choose_entries
+from tfdoctor.remedies.book import choose_entries, fill_placeholders
 
 COMPAT = Compat.load()
 ENTRIES = COMPAT.remedies
@@ -134,3 +134,7 @@ def test_general_remedies_follow_only_if_the_entry_says_so() -> None:
     assert not set(list_remedies(context, Cause.NO_DRIVER)) & set(general)
     kept = list_remedies(make_context("failed call to cuInit: CUDA_ERROR_UNKNOWN"), Cause.DRIVER_INIT_UNKNOWN)
     assert set(kept) > set(list_remedies(make_context(""), Cause.DRIVER_INIT_UNKNOWN))
+
+
+def test_braces_in_a_value_stay() -> None:
+    assert fill_placeholders("{a} {b} {c}", {"a": "{b}", "b": "x"}) == "{b} x {c}"

@@ -35,7 +35,7 @@ docstring without its first line.
 def list_commands() -> dict[str, str]:
     """Return the first line of the help text of each command, those of extensions last."""
     summaries = {name: extension.summary for name, extension in find_extensions().items()}
-    return {**CORE_COMMANDS, **summaries, **CORE_COMMANDS}
+    return {**CORE_COMMANDS, **summaries} | CORE_COMMANDS  # no extension replaces a command of the core
 
 
 def load_command(name: str) -> Any:

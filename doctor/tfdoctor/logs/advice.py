@@ -90,11 +90,11 @@ def list_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
 
     Those for a message or a place in the log come first. The commands are for the tool that manages the packages there.
     """
-    tool = find_tool(context)
+    tool = _find_tool(context)
     return tuple(convert_remedy(remedy, tool) for remedy in _list_pip_remedies(context, cause))
 
 
-def find_tool(context: LogContext) -> Tool:
+def _find_tool(context: LogContext) -> Tool:
     """Return the tool that manages the packages where the log was written, by what the log shows of it."""
     found = (tool for name, tool in _TOOL_BY_SIGNATURE.items() if context.log.has(name))
     return context.requested_tool or next(found, Tool.pip)
@@ -102,8 +102,9 @@ def find_tool(context: LogContext) -> Tool:
 
 def _list_pip_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
     """Return the remedies with commands of pip."""
-    result = list(list_specific_remedies(context, cause))
-    if any(not entry.keeps_general_remedies for entry in _choose_entries(context, cause)):
+    entries = _choose_entries(context, cause)
+    result = _make_book_remedies(context, entries)
+    if any(not entry.keeps_general_remedies for entry in entries):
         return tuple(result)
     templates = cause.data.log_remedies
     for template in (templates,) if isinstance(templates, Remedy) else templates:
@@ -113,9 +114,7 @@ def _list_pip_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
 
 def list_specific_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
     """Return the remedies of the book for a message or a place in the log."""
-    entries = _choose_entries(context, cause)
-    values = _list_placeholder_values(context) if entries else {}
-    return tuple(make_book_remedy(entry, values) for entry in entries)
+    return tuple(_make_book_remedies(context, _choose_entries(context, cause)))
 
 
 def find_reason(context: LogContext, cause: Cause) -> str:
@@ -134,6 +133,12 @@ def _choose_entries(context: LogContext, cause: Cause) -> tuple[BookEntry, ...]:
     )
 
 
+def _make_book_remedies(context: LogContext, entries: Sequence[BookEntry]) -> list[Remedy]:
+    """Return the remedies of entries, with the values of this log."""
+    values = _list_placeholder_values(context) if entries else {}
+    return [make_book_remedy(entry, values) for entry in entries]
+
+
 def _list_placeholder_values(context: LogContext) -> dict[str, str]:
     """Return the values of the placeholders in compat/remedies.toml."""
     release = _find_release(context)
@@ -146,7 +151,6 @@ def _list_placeholder_values(context: LogContext) -> dict[str, str]:
         "package": _name_package(release),
         "text_pin": f"=={release.minor}.*" if release is not None else "",
         **_list_protobuf_values(context),
-        "keras": release.minor if release is not None else "MINOR",
         "env": shlex.quote(environment) if environment else "$CONDA_PREFIX",
         "gpus": _make_machine_options(context),
         "release": f"=={context.origin.version}" if context.origin.version else "",

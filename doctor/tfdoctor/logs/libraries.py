@@ -249,8 +249,13 @@ def choose_library_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: C
     return Cause.LIBS_NOT_INSTALLED
 
 
-def describe_available_libraries(missing: Sequence[UnopenedLibrary], log: Log, compat: Compat) -> str:
-    """Describe the CUDA versions, libraries and GPUs in the log. Return an empty string if it names none."""
+def describe_available_libraries(
+    missing: Sequence[UnopenedLibrary], log: Log, compat: Compat, gpu_names: Sequence[str]
+) -> str:
+    """Describe the CUDA versions, libraries and GPUs in the log. Return an empty string if it names none.
+
+    `gpu_names` are the different names of the GPUs in the log.
+    """
     sentences = []
     mismatched_cuda = find_mismatched_cuda(missing, compat)
     if mismatched_cuda is not None:
@@ -261,9 +266,7 @@ def describe_available_libraries(missing: Sequence[UnopenedLibrary], log: Log, c
         sentences.append(f"{', '.join(sonames[:6])} {'was' if len(sonames) == 1 else 'were'} found.")
     gpu_count = len({event.get("index") for event in log.list_events("device-found")})
     if gpu_count and log.has("registration-skipped"):
-        properties = log.list_events("device-properties")
-        names = {event.get("name") or event.get("xla") for event in properties} - {""}
-        name = f" ({names.pop().strip()})" if len(names) == 1 else ""
+        name = f" ({gpu_names[0]})" if len(gpu_names) == 1 else ""
         sentences.append(
             f"One card{name} is present but not registered."
             if gpu_count == 1

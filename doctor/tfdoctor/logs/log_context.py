@@ -63,7 +63,7 @@ class LogContext:
         return self.reported_origin or infer_origin(self.log, self.compat)
 
     @cached_property
-    def has_tensorflow_messages(self) -> bool:
+    def mentions_tensorflow(self) -> bool:
         """Whether the log has anything from TensorFlow, and not only the output of other tools."""
         return self.origin.version is not None or any(
             events[0].signature.source.startswith(("tensorflow", "CPython", "openxla"))

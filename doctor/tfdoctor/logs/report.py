@@ -532,7 +532,7 @@ def _make_headline(
         more = f" and {len(missing_sonames) - 1} more" if len(missing_sonames) > 1 else ""
         sonames = f"{_choose_runtime_soname(missing_sonames)}{more}"
         title = f"CUDA {path_version} is installed, but it needs CUDA {required_version} ({sonames})"
-    if not context.has_tensorflow_messages and cause not in (Cause.OOM, Cause.PLACEMENT_ERROR):
+    if not context.mentions_tensorflow and cause not in (Cause.OOM, Cause.PLACEMENT_ERROR):
         return f"{title}."
     title = _lower_title(title)
     if is_used is False:

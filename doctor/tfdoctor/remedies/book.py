@@ -59,7 +59,5 @@ def make_book_remedy(entry: BookEntry, values: Mapping[str, str]) -> Remedy:
 
 
 def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
-    """Replace each `{name}` with its value."""
-    for name, value in values.items():
-        text = text.replace(f"{{{name}}}", value)
-    return text
+    """Replace each `{name}` with its value. Braces in a value, which can come from a log, stay as they are."""
+    return re.sub(r"\{([a-z_]+)\}", lambda match: values.get(match[1], match[0]), text)

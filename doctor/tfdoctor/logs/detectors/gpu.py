@@ -98,7 +98,7 @@ def detect_libraries(context: LogContext) -> Decision | None:
     cause = choose_library_cause(libraries, context.log, context.compat)
     other_causes = tuple(other for other in LIBRARY_CAUSES if other is not cause)
     search_path = find_search_path(libraries)
-    note = describe_available_libraries(libraries, context.log, context.compat)
+    note = describe_available_libraries(libraries, context.log, context.compat, context.gpu_names)
     title = ""
     if (
         cause is Cause.LIBS_WRONG_VERSION
