@@ -224,11 +224,11 @@ def test_file_or_library_that_is_found_first(
 def test_copy_in_the_working_folder_shadows_the_package() -> None:
     python = value_of(healthy().python)
     assert python is not None
-    for location, shadowing_file in (("/work", "/work/absl"), (SITE, "")):
+    for location, shadowing_file in (("/srv", "/srv/absl"), (SITE, "")):
         local = Distribution("absl-py", "1", location)
         facts = with_python(healthy(), distributions=(local, *python.distributions))
         assert make_failure(facts, make_result("absl")).shadowing_file == shadowing_file
-    facts = with_python(facts, distributions=(Distribution("absl-py", "1", "/work"),), sys_path=())
+    facts = with_python(facts, distributions=(Distribution("absl-py", "1", "/srv"),), sys_path=())
     assert make_failure(facts, make_result("absl")).shadowing_file == ""
 
 

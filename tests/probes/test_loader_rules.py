@@ -117,18 +117,18 @@ def test_order_of_the_search(
 
 
 def test_working_folder_is_searched_for_an_empty_entry() -> None:
-    elf = {"/work/libx.so.1": {}, "/work/sub/liby.so.1": {}, "/own/libcaller.so": {"runpath": ":/none"}}
-    process = make_process(elf, cwd="/work", env={"LD_LIBRARY_PATH": "./sub/"})
-    assert open_library(process, caller="/own/libcaller.so") == ("/work/libx.so.1", "")
-    assert open_library(process, "liby.so.1") == ("/work/sub/liby.so.1", "")
-    assert open_library(process, "./sub/liby.so.1") == ("/work/sub/liby.so.1", "")
-    assert process.library_entries == (("./sub/", "/work/sub"),)
+    elf = {"/srv/libx.so.1": {}, "/srv/sub/liby.so.1": {}, "/own/libcaller.so": {"runpath": ":/none"}}
+    process = make_process(elf, cwd="/srv", env={"LD_LIBRARY_PATH": "./sub/"})
+    assert open_library(process, caller="/own/libcaller.so") == ("/srv/libx.so.1", "")
+    assert open_library(process, "liby.so.1") == ("/srv/sub/liby.so.1", "")
+    assert open_library(process, "./sub/liby.so.1") == ("/srv/sub/liby.so.1", "")
+    assert process.library_entries == (("./sub/", "/srv/sub"),)
     assert make_process({}, cwd="/", env={"LD_LIBRARY_PATH": ":"}).library_folders == ("/", "/")
 
 
 def test_empty_run_path_is_ignored() -> None:
     for name in ("runpath", "rpath"):
-        process = make_process({"/work/libx.so.1": {}, "/own/libcaller.so": {name: ""}}, cwd="/work")
+        process = make_process({"/srv/libx.so.1": {}, "/own/libcaller.so": {name: ""}}, cwd="/srv")
         assert open_library(process, caller="/own/libcaller.so")[0] is None
 
 

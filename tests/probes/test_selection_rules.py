@@ -20,7 +20,7 @@ UV = "/u/.cache/uv/archive-v0/abc/bin/python3"
 def make_system(*files: str, **host: Any) -> RecordedSystem:
     """Return a machine with these empty files and these tables of host.json."""
     texts = {**dict.fromkeys(files, ""), **host.pop("texts", {})}
-    host = {"cwd": "/work", "files": texts, **host}
+    host = {"cwd": "/srv", "files": texts, **host}
     return RecordedSystem({"host.json": json.dumps({"schema_version": 1, **host}).encode()})
 
 
@@ -62,7 +62,7 @@ def test_relative_environment_is_not_active() -> None:
     """A relative path can lead to a file of the working folder."""
     for variable in selection.ACTIVE_VARIABLES:
         system = make_system(
-            "/work/env/bin/python", env={variable: "env"}, which={"python3": "/usr/bin/python3"}
+            "/srv/env/bin/python", env={variable: "env"}, which={"python3": "/usr/bin/python3"}
         )
         assert choose(system).path == "/usr/bin/python3"
 
@@ -177,16 +177,16 @@ def test_other_python_on_path(which: dict[str, str], on_path: str) -> None:
     [
         ("/env/bin/python", "/env/bin/python"),
         ("/env/", "/env/bin/python"),
-        ("env", "/work/env/bin/python3"),
-        ("./env", "/work/./env/bin/python3"),
+        ("env", "/srv/env/bin/python3"),
+        ("./env", "/srv/./env/bin/python3"),
         ("~/venv", "/home/me/venv/bin/python"),
         ("python3.9", "/usr/bin/python3.9"),
-        ("local", "/work/local"),
+        ("local", "/srv/local"),
     ],
 )
 def test_requested_python(requested: str, path: str) -> None:
     system = make_system(
-        "/env/bin/python", "/work/env/bin/python3", "/home/me/venv/bin/python", "/work/local",
+        "/env/bin/python", "/srv/env/bin/python3", "/home/me/venv/bin/python", "/srv/local",
         env={"HOME": "/home/me"}, which={"python3.9": "/usr/bin/python3.9", "env": "/usr/bin/env", "local": "/x"},
     )  # fmt: skip
     choice = choose(system, requested)
@@ -276,11 +276,11 @@ def test_moved_environments_are_found() -> None:
         "/home/me/other/pyvenv.cfg": "",
         "/home/me/other/bin/activate": "VIRTUAL_ENV=/home/me/older\n",
         "/home/me/plain/bin/activate": "VIRTUAL_ENV=/home/me/old\n",
-        "/work/moved/pyvenv.cfg": "command = x /home/me/old\n",
+        "/srv/moved/pyvenv.cfg": "command = x /home/me/old\n",
         "/beside/pyvenv.cfg": "command = x /home/me/old\n",
     }
     system = make_system(texts=texts)
-    expected = ("/home/me/new", "/home/me/script", "/work/moved", "/beside")
+    expected = ("/home/me/new", "/home/me/script", "/srv/moved", "/beside")
     assert selection._find_moved_environments(system, "/home/me/old") == expected
     for number in range(9):
         texts[f"/home/me/new{number}/pyvenv.cfg"] = "command = x /home/me/old\n"
@@ -377,8 +377,8 @@ def test_other_pythons_with_tensorflow() -> None:
     prefixes = (
         "/moved",
         "/usr",
-        "/work/.venv",
-        "/work/venv",
+        "/srv/.venv",
+        "/srv/venv",
         "/kernel",
         "/conda",
         "/own/versions/3.9",
@@ -387,10 +387,10 @@ def test_other_pythons_with_tensorflow() -> None:
     texts: dict[str, str] = {}
     for prefix in prefixes:
         texts |= make_tensorflow(prefix)
-    del texts["/work/venv/bin/python"]
+    del texts["/srv/venv/bin/python"]
     texts |= {
         "/home/me/.local/share/jupyter/kernels/k/kernel.json": make_kernel("/kernel/bin/python"),
-        "/home/me/.local/share/jupyter/kernels/r/kernel.json": make_kernel("/work/.venv/bin/R"),
+        "/home/me/.local/share/jupyter/kernels/r/kernel.json": make_kernel("/srv/.venv/bin/R"),
         "/examined/share/jupyter/kernels/same/kernel.json": make_kernel("/kernel/bin/python"),
         "/home/me/.conda/environments.txt": "relative\n/conda/\n/examined\n",
         "/own/versions/3.8/x": "",
@@ -402,7 +402,7 @@ def test_other_pythons_with_tensorflow() -> None:
     assert selection.find_other_pythons(system, choice, "/examined") == (
         OtherPython("/moved/bin/python", "made as /old", "2.18.1"),
         OtherPython("/usr/bin/python", "what the shell finds", "2.18.1"),
-        OtherPython("/work/.venv/bin/python", ".venv in the working folder", "2.18.1"),
+        OtherPython("/srv/.venv/bin/python", ".venv in the working folder", "2.18.1"),
         OtherPython("/kernel/bin/python", "the Jupyter kernel `k`", "2.18.1"),
         OtherPython("/conda/bin/python", "a conda environment", "2.18.1"),
         OtherPython("/own/versions/3.9/bin/python", "pyenv", "2.18.1"),

@@ -154,7 +154,7 @@ def test_listening_ports_and_addresses(
 
 def test_toolkits_of_all_places_are_found_once() -> None:
     system = make_system(
-        cwd="/work",
+        cwd="/srv",
         env={"CUDA_HOME": "/data/cuda", "CUDA_ROOT": "/absent", "XLA_FLAGS": "--a --xla_gpu_cuda_data_dir=xla/cuda --b"},
         directories={"/usr/local": ["bin", "cuda", "cuda-12.5", "notes"]},
         links={"/usr/local/cuda": "/usr/local/cuda-12.5"},
@@ -163,8 +163,8 @@ def test_toolkits_of_all_places_are_found_once() -> None:
             "/data/cuda/version.json": "{}",
             "/data/cuda/version.txt": "CUDA Version 10.1.243\n",
             "/opt/cuda/nvvm/libdevice/libdevice.10.bc": "",
-            "/work/xla/cuda/version.json": '{"cuda": {"version": "12.3.2"}}',
-            "/work/xla/cuda/version.txt": "CUDA Version 1.0\n",
+            "/srv/xla/cuda/version.json": '{"cuda": {"version": "12.3.2"}}',
+            "/srv/xla/cuda/version.txt": "CUDA Version 1.0\n",
         },
     )  # fmt: skip
     found = [(kit.path, kit.version, kit.libdevice, kit.ptxas) for kit in toolkits.probe(system)]
@@ -172,7 +172,7 @@ def test_toolkits_of_all_places_are_found_once() -> None:
         ("/usr/local/cuda", "12.5", False, True),
         ("/data/cuda", "10.1.243", False, False),
         ("/opt/cuda", None, True, False),
-        ("/work/xla/cuda", "12.3.2", False, False),
+        ("/srv/xla/cuda", "12.3.2", False, False),
     ]
     absolute = make_system(env={"XLA_FLAGS": "--xla_gpu_cuda_data_dir=/x"}, directories={"/x": []})
     assert [kit.path for kit in toolkits.probe(absolute)] == ["/x"]

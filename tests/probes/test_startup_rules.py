@@ -156,10 +156,10 @@ def test_output_of_a_failed_start(result: CommandResult, text: str) -> None:
             {
                 "files": {
                     "/p/versions/3.9/bin/docker": "",
-                    "/work/.python-version": "3.9",
+                    "/srv/.python-version": "3.9",
                     "/p/version": "3.8",
                 },
-                "cwd": "/work/",
+                "cwd": "/srv/",
             },
             True,
         ),
