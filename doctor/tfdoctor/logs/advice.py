@@ -201,8 +201,8 @@ def _list_log_values(context: LogContext) -> dict[str, str]:
     )
     cuda_major = versions.major(release.cuda) if release is not None and release.cuda else 12
     return {
-        "wanted_cuda": wanted or "of its version",
-        "wanted_driver": minimum or "a newer one",
+        "wanted_cuda": wanted,
+        "wanted_driver": f"driver {minimum}" if minimum else "the driver of that CUDA",
         "wheel_python": f"{wheel[1]}.{wheel[2]}" if wheel is not None else "3",
         "ngc_card": next(
             (event.get("name") for event in log.list_events("ngc-unsupported-card") if event.get("name")),
