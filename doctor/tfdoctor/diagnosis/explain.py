@@ -13,19 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tfdoctor.compat import Compat
 from tfdoctor.core.causes.codes import (
-    DEVICE_UNUSED,
     HARMLESS,
     LINT_CODES,
     MEMORY,
-    MISLEADING,
-    NOT_PRINTED,
-    RAN_ON_CPU,
-    RELEASE,
 )
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.findings import Cause
 from tfdoctor.diagnosis.questions import find_question
 from tfdoctor.logs.advice import list_remedies, list_specific_remedies
+from tfdoctor.logs.codes import LOG_PAGES
 from tfdoctor.logs.events import Log
 from tfdoctor.logs.libraries import is_cudnn_library, is_gpu_library
 from tfdoctor.logs.log_context import LogContext
@@ -43,7 +39,6 @@ if TYPE_CHECKING:
     from tfdoctor.core.findings import Remedy
     from tfdoctor.rules.retired import RetiredRule
 
-_LOG_COMMAND = "tfdoctor diagnose train.log"
 SECTION_HEADINGS = ("What it means", "How it is seen", "What to do")
 """The headings of the sections in every rule's docstring, in order."""
 
@@ -123,6 +118,19 @@ class Explanation:
     """The remedies for just this message."""
 
 
+def make_page_entry(page: CodePage, next_command: str) -> RuleEntry:
+    """Return the entry for a finding or note that has no cause."""
+    return RuleEntry(
+        code=page.code,
+        name=page.name,
+        title=page.title,
+        causes=(),
+        summary=page.summary,
+        sections=(Section("What it means", page.meaning), Section("What to do", page.remedy)),
+        next_command=next_command,
+    )
+
+
 CAUSE_BY_LOG_CODE = {
     cause.data.finding_code: cause
     for cause in sorted(Cause, key=lambda cause: cause.data.finding_code)
@@ -142,114 +150,7 @@ TensorFlow 1 (per_process_gpu_memory_fraction=0.4 is a limit):
     session = tf.Session(config=tf.ConfigProto(gpu_options=options))"""
 """Code that limits the GPU memory of TensorFlow."""
 PAGES_WITHOUT_CAUSE: dict[str, RuleEntry] = {
-    HARMLESS: RuleEntry(
-        code=HARMLESS,
-        next_command=_LOG_COMMAND,
-        name="harmless-messages",
-        title="Messages in a log that look bad and are harmless",
-        causes=(),
-        summary="Lines that look alarming but decide nothing.",
-        sections=(
-            Section(
-                "What it means",
-                "A healthy log is full of alarming lines: no NUMA node, a factory registered twice, no "
-                "TensorRT, instructions that the processor also supports.",
-            ),
-            Section("What to do", "Nothing: they do not decide whether TensorFlow uses the GPU."),
-        ),
-    ),
-    MISLEADING: RuleEntry(
-        code=MISLEADING,
-        next_command=_LOG_COMMAND,
-        name="easily-misread",
-        title="Lines in a log that are easily taken for the opposite",
-        causes=(),
-        summary="Lines that say less than they seem to.",
-        sections=(
-            Section(
-                "What it means",
-                "A line says less than it seems to: XLA_GPU devices are not registered GPUs, a library that was "
-                "opened is not all of them, a card that is found need not be used.",
-            ),
-            Section("What to do", "Read the verdict, which weighs the lines that decide."),
-        ),
-    ),
-    RELEASE: RuleEntry(
-        code=RELEASE,
-        next_command=_LOG_COMMAND,
-        name="which-tensorflow",
-        title="Which TensorFlow wrote a log, by the lines of its source",
-        causes=(),
-        summary="Lines that reveal the release.",
-        sections=(
-            Section(
-                "What it means",
-                "A message names the file and the line of TensorFlow's source that logs it, and these change from "
-                "release to release: what all of a log's lines have in common is the release that wrote "
-                "it. A line that no release has comes from another build; lines without a release in "
-                "common come from several "
-                "TensorFlows.",
-            ),
-            Section("What to do", "Nothing. Where the release is not known, put yours into the commands."),
-        ),
-    ),
-    DEVICE_UNUSED: RuleEntry(
-        code=DEVICE_UNUSED,
-        next_command=_LOG_COMMAND,
-        name="device-unused",
-        title="A GPU is there and got nothing",
-        causes=(),
-        summary="TensorFlow lists a GPU, and the placement log puts no operation on it.",
-        sections=(
-            Section(
-                "What it means",
-                "TensorFlow puts operations on the first GPU unless the program says otherwise. It takes the memory of "
-                "every GPU that it sees all the same.",
-            ),
-            Section(
-                "What to do",
-                "Use tf.distribute.MirroredStrategy, or tf.device for each GPU. Or show the program one GPU: "
-                "CUDA_VISIBLE_DEVICES=0.",
-            ),
-        ),
-    ),
-    RAN_ON_CPU: RuleEntry(
-        code=RAN_ON_CPU,
-        next_command=_LOG_COMMAND,
-        name="ran-on-cpu",
-        title="Operations ran on the CPU, all of them or between those on a GPU",
-        causes=(),
-        summary="A placement log shows the CPU where one expects a GPU.",
-        sections=(
-            Section(
-                "What it means",
-                "Some operations have no kernel for GPUs: strings, Python functions, some types. Between operations "
-                "on a GPU they cost a copy to the CPU and one back. Where TensorFlow knows no GPU, everything runs on "
-                "the CPU.",
-            ),
-            Section(
-                "What to do",
-                "Keep such operations in the input pipeline, out of the training step. Where no GPU is known, "
-                "tfdoctor check says why.",
-            ),
-        ),
-    ),
-    NOT_PRINTED: RuleEntry(
-        code=NOT_PRINTED,
-        next_command=_LOG_COMMAND,
-        name="placement-not-printed",
-        title="A log that does not say where operations ran",
-        causes=(),
-        summary="TensorFlow prints the placement of operations only where it is asked to.",
-        sections=(
-            Section("What it means", "The log has no line of a placement and no refused one."),
-            Section(
-                "What to do",
-                "Call tf.debugging.set_log_device_placement(True) before anything else, or in TensorFlow 1 give the "
-                "session ConfigProto(log_device_placement=True).",
-            ),
-        ),
-    ),
+    **{page.code: make_page_entry(page, "tfdoctor diagnose train.log") for page in LOG_PAGES},
     MEMORY: RuleEntry(
         code=MEMORY,
         name="memory",
@@ -350,19 +251,6 @@ def make_rule_entry(rule: DocumentedRule, next_command: str = "tfdoctor check") 
         causes=rule.causes,
         summary=" ".join(text.strip().partition("\n\n")[0].split()),
         sections=tuple(Section(heading, extract_section(text, heading)) for heading in SECTION_HEADINGS),
-        next_command=next_command,
-    )
-
-
-def make_page_entry(page: CodePage, next_command: str) -> RuleEntry:
-    """Return the entry for a finding of an extension."""
-    return RuleEntry(
-        code=page.code,
-        name=page.name,
-        title=page.title,
-        causes=(),
-        summary=page.summary,
-        sections=(Section("What it means", page.meaning), Section("What to do", page.remedy)),
         next_command=next_command,
     )
 

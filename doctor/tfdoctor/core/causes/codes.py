@@ -11,6 +11,7 @@ __all__ = [
     "FLEET_CODES",
     "HARMLESS",
     "LINT_CODES",
+    "LOG_CODES",
     "MEMORY",
     "MISLEADING",
     "NOT_PRINTED",
@@ -25,6 +26,15 @@ DEVICE_UNUSED, RAN_ON_CPU, NOT_PRINTED = "TFD823", "TFD824", "TFD825"
 """Codes of the notes that `placement` prints besides the operations that TensorFlow refused to place."""
 MEMORY = "TFD826"
 """Code of the page about GPU memory. No finding has this code."""
+LOG_CODES = {
+    "harmless-messages": HARMLESS,
+    "easily-misread": MISLEADING,
+    "which-tensorflow": RELEASE,
+    "device-unused": DEVICE_UNUSED,
+    "ran-on-cpu": RAN_ON_CPU,
+    "placement-not-printed": NOT_PRINTED,
+}
+"""Codes of the notes of `diagnose` and `placement`, by name."""
 BENCH_CODES = {
     "not-timed": "TFD827",
     "bench-disturbed": "TFD828",
@@ -82,7 +92,7 @@ FLEET_CODES = {
 
 @dataclass(frozen=True, slots=True)
 class CodePage:
-    """The documentation page of one finding of an extension."""
+    """The documentation page of a finding or note that has no cause."""
 
     name: str
     title: str
@@ -93,4 +103,4 @@ class CodePage:
     @property
     def code(self) -> str:
         """The code of this name."""
-        return {**BENCH_CODES, **CLUSTER_CODES, **LINT_CODES, **FLEET_CODES}[self.name]
+        return {**LOG_CODES, **BENCH_CODES, **CLUSTER_CODES, **LINT_CODES, **FLEET_CODES}[self.name]
