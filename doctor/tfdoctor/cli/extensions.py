@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def find_extensions() -> Mapping[str, Extension]:
 
     An extension that cannot be imported is left out.
     """
+    from importlib import metadata  # it takes long to load, and the commands of the core do not need it
+
     found: dict[str, Extension] = {}
     for entry_point in sorted(metadata.entry_points(group=GROUP), key=lambda entry_point: entry_point.name):
         try:
