@@ -82,7 +82,13 @@ def test_every_version_has_a_nearest_release(major: int, minor: int, patch: int,
 
 
 def test_select_by_specification() -> None:
-    assert [release.version for release in COMPAT.select("2.4")] == ["2.4.4", "2.4.4"]
+    assert [release.version for release in COMPAT.select("2.4", "tensorflow-gpu")] == [
+        "2.4.4",
+        "2.4.3",
+        "2.4.2",
+        "2.4.1",
+        "2.4.0",
+    ]
     assert [release.version for release in COMPAT.select(">=2.10,<2.12", "tensorflow")] == [
         "2.11.1",
         "2.11.0",

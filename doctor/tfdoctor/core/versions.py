@@ -408,7 +408,7 @@ def _meets_condition(version: Version, operator: str, limit: Version, prefix: tu
 class VersionSpec:
     """The versions that a user requests: a prefix, an exact version, or conditions.
 
-    * `"2.4"` or `"1"`: the newest version with this prefix (a pre-release only if there is no final version);
+    * `"2.4"` or `"1"`: all versions with this prefix (pre-releases only if there is no final version);
     * `"2.15.0"`, `"2.22.0rc0"`: exactly this version;
     * `">=2.10,<2.13"`, `"~=2.4.1"`, `"==2.4.*"`: all versions that `packaging` accepts;
     * `"latest"`: the newest final version.
@@ -439,8 +439,8 @@ class VersionSpec:
     def select(self, versions: Iterable[str]) -> list[str]:
         """Return the versions that match, newest first, without duplicates; empty if none does.
 
-        A prefix and `latest` match only the newest version. Conditions exclude pre-releases unless a condition names one
-        or nothing else matches.
+        `latest` matches only the newest version. Conditions exclude pre-releases unless a condition names one or nothing
+        else matches.
         """
         candidates = sorted({*versions}, key=parse, reverse=True)
         if self._exact_version is not None:
@@ -450,10 +450,5 @@ class VersionSpec:
             return list(self._specifiers.filter(candidates))
         if self._prefix is not None:
             candidates = [text for text in candidates if has_prefix(text, self._prefix)]
-        finals = [text for text in candidates if not parse(text).is_prerelease]
-        return (finals or candidates)[:1]
-
-    def select_newest(self, versions: Iterable[str]) -> str | None:
-        """Return the newest matching version; None if none matches."""
-        selected = self.select(versions)
-        return selected[0] if selected else None
+        finals = [text for text in candidates if not parse(text).is_prerelease] or candidates
+        return finals[:1] if self._is_latest else finals

@@ -129,7 +129,7 @@ def _to_specifier(text: str, compat: Compat) -> str:
     text = text.strip()
     if text.lower() == "latest":
         return f"=={compat.newest.version}"
-    if re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", text):
+    if versions.is_major_or_minor(text):
         return f"=={text}.*"
     return text if re.match(r"[<>=!~]", text) else f"=={text}"
 

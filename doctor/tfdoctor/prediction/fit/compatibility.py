@@ -106,7 +106,7 @@ def _list_candidates(compat: Compat, spec: str | None) -> tuple[Release, ...]:
             reverse=True,
         )
     else:
-        releases = _select_releases(compat, spec)
+        releases = compat.select(spec)
     candidates: dict[str, Release] = {}
     for release in releases:
         if not release.gpu or len(candidates) >= _MAX_CANDIDATES:
@@ -115,26 +115,6 @@ def _list_candidates(compat: Compat, spec: str | None) -> tuple[Release, ...]:
         if previous is None or (not _has_any_lock(compat, previous) and _has_any_lock(compat, release)):
             candidates[release.version] = release
     return tuple(candidates.values())
-
-
-def _select_releases(compat: Compat, spec: str) -> Sequence[Release]:
-    """Return the releases that a specification selects.
-
-    For a prefix (`2.17`) these are all of its final releases, because the newest may not fit.
-    """
-    selected = compat.select(spec)
-    if not versions.is_major_or_minor(spec) or selected[0].is_prerelease:
-        return selected
-    matches = [
-        release
-        for release in compat.releases
-        if versions.has_prefix(release.version.partition(".post")[0], spec.strip())
-        and not release.is_prerelease
-        and (not release.yanked or release in selected)
-    ]
-    return sorted(
-        matches, key=lambda release: (release.parsed, release.package == "tensorflow"), reverse=True
-    )
 
 
 @lru_cache(maxsize=64)

@@ -142,6 +142,8 @@ def select_rows(compat: Compat, query: MatrixQuery | None = None) -> tuple[Matri
     conditions = query or MatrixQuery()
     if conditions.tf is not None:
         releases = compat.select(conditions.tf, conditions.package)
+        if versions.is_major_or_minor(conditions.tf):  # the whole row of one release, not a list
+            releases = tuple(release for release in releases if release.version == releases[0].version)
     else:
         candidates = sorted(compat.releases, key=lambda candidate: candidate.package)
         candidates.sort(key=lambda candidate: candidate.parsed, reverse=True)
