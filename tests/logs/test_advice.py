@@ -216,10 +216,10 @@ def test_toolkit_is_installed_as_check_says() -> None:
 
 
 @pytest.mark.parametrize("built", [".5.1", "..1", "5110", "9.3.0"])
-def test_any_version_of_cudnn_gives_a_requirement(built: str) -> None:
-    """`.5.1` is no version, and must not stop the diagnosis."""
+def test_a_version_of_cudnn_gives_a_requirement(built: str) -> None:
+    """`.5.1` is no version: then there is no command for it."""
     commands = list_commands(
         make_report(f"Loaded runtime CuDNN library: 9.1.0 but source was compiled with: {built}\n")
     )
-    requirement = "nvidia-cudnn-cu12>=9.3,<10" if built == "9.3.0" else "nvidia-cudnn-cu12"
-    assert f"python3 -m pip install '{requirement}'" in commands
+    installed = [command for command in commands if "pip install" in command]
+    assert installed == (["python3 -m pip install 'nvidia-cudnn-cu12>=9.3,<10'"] if built == "9.3.0" else [])

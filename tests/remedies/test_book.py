@@ -15,7 +15,7 @@ from tfdoctor.logs.advice import list_remedies
 from tfdoctor.logs.log_context import LogContext
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
-from tfdoctor.remedies.book import choose_entries, fill_placeholders
+from tfdoctor.remedies.book import choose_entries, fill_placeholders, make_book_remedy
 
 COMPAT = Compat.load()
 ENTRIES = COMPAT.remedies
@@ -117,15 +117,32 @@ def test_requirements_that_pip_would_install_are_valid_and_not_forbidden() -> No
 def test_the_most_specific_entry_comes_first(lines: list[str], cause: Cause, first: str | None) -> None:
     context = make_context(*lines)
     chosen = choose_entries(
-        ENTRIES, cause, lambda name: [event.text for event in context.log.list_events(name)], None
+        ENTRIES, cause, lambda name: [event.text for event in context.log.list_events(name)], []
     )
     assert (chosen[0].id if chosen else None) == first
 
 
 def test_entry_of_a_release_needs_the_release() -> None:
     entry = replace(ENTRY, causes=("oom",), seen={}, unless={}, versions="<2.4")
-    for version, count in ((None, 0), ("2.4", 0), ("2.3.1", 1)):
-        assert len(choose_entries([entry], Cause.OOM, lambda _: (), version)) == count
+    for releases, count in (([], 0), (["2.4"], 0), (["2.3.1"], 1), (["2.3.1", "2.4"], 0)):
+        assert len(choose_entries([entry], Cause.OOM, lambda _: (), releases)) == count
+
+
+def test_entry_for_the_same_lines_is_left_out_if_another_is_more_specific() -> None:
+    lines = {"protobuf": ["Descriptors cannot be created directly"]}
+    for releases, first in (
+        (["2.20.0"], "protobuf-of-another-package"),
+        (["2.10.1"], "protobuf-descriptors-2-11"),
+        (["2.11.0", "2.12.0"], "protobuf-descriptors"),
+        ([], "protobuf-descriptors"),
+    ):
+        chosen = choose_entries(ENTRIES, Cause.PROTOBUF_CONFLICT, lambda name: lines.get(name, ()), releases)
+        assert [entry.id for entry in chosen] == [first]
+
+
+def test_command_without_its_value_is_left_out() -> None:
+    entry = replace(ENTRY, text="{a}", commands=("{a} {b}", "{a}"))
+    assert make_book_remedy(entry, {"a": "{b}"}).commands == ("{b}",)
 
 
 def test_general_remedies_follow_only_if_the_entry_says_so() -> None:

@@ -14,6 +14,7 @@ from tfdoctor.prediction.fit.compatibility import find_gpu_reasons, is_locked
 from tfdoctor.prediction.fit.models import Host, HostGpu
 from tfdoctor.remedies.book import choose_entries, fill_placeholders, make_book_remedy
 from tfdoctor.remedies.engine import list_configure_commands, make_toolkit_remedy
+from tfdoctor.remedies.place import Place, fit_remedy
 from tfdoctor.remedies.search_path import format_export_lines
 from tfdoctor.remedies.tools import Tool, convert_remedy
 
@@ -65,6 +66,7 @@ _TOOL_BY_SIGNATURE = {
     "uv-hint": Tool.uv,
 }
 _CUDA = re.compile(r"cuda ?>= ?(\d{1,2}\.\d{1,2})")
+_CUDNN = re.compile(r"(\d+)\.\d+")
 _WHEEL = re.compile(r"-cp(\d)(\d{1,2})-")
 _COUNTERS_REMEDY = Remedy(
     "Start the container with --cap-add=SYS_ADMIN, or load the kernel module nvidia with "
@@ -91,7 +93,15 @@ def list_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
     Those for a message or a place in the log come first. The commands are for the tool that manages the packages there.
     """
     tool = _find_tool(context)
-    return tuple(convert_remedy(remedy, tool) for remedy in _list_pip_remedies(context, cause))
+    return _fit_remedies(
+        context, [convert_remedy(remedy, tool) for remedy in _list_pip_remedies(context, cause)]
+    )
+
+
+def _fit_remedies(context: LogContext, remedies: Iterable[Remedy]) -> tuple[Remedy, ...]:
+    """Return the remedies with the commands that can be typed where the log was written."""
+    fitted = (fit_remedy(remedy, context.places) for remedy in remedies)
+    return tuple(remedy for remedy in fitted if remedy is not None)
 
 
 def _find_tool(context: LogContext) -> Tool:
@@ -114,7 +124,7 @@ def _list_pip_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
 
 def list_specific_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
     """Return the remedies of the book for a message or a place in the log."""
-    return tuple(_make_book_remedies(context, _choose_entries(context, cause)))
+    return _fit_remedies(context, _make_book_remedies(context, _choose_entries(context, cause)))
 
 
 def find_reason(context: LogContext, cause: Cause) -> str:
@@ -129,8 +139,22 @@ def _choose_entries(context: LogContext, cause: Cause) -> tuple[BookEntry, ...]:
         context.compat.remedies,
         cause,
         lambda signature: (event.text for event in context.log.list_events(signature)),
-        context.origin.version,
+        _list_possible_versions(context),
     )
+
+
+def _list_possible_versions(context: LogContext) -> list[str]:
+    """Return the versions of TensorFlow that can have written the log; an empty list if it does not tell."""
+    if context.origin.version is not None:
+        return [context.origin.version]
+    first, _, last = (context.origin.era or "").partition("-")
+    if not first or first.endswith("+"):
+        return []
+    return [
+        release.version
+        for release in context.compat.releases
+        if versions.compare(first, release.minor) <= 0 <= versions.compare(last or first, release.minor)
+    ]
 
 
 def _make_book_remedies(context: LogContext, entries: Sequence[BookEntry]) -> list[Remedy]:
@@ -149,28 +173,21 @@ def _list_placeholder_values(context: LogContext) -> dict[str, str]:
         "driver_option": _make_driver_option(context),
         "tf_keras": f"~={release.minor}.0" if release is not None else "",
         "package": _name_package(release),
-        "text_pin": f"=={release.minor}.*" if release is not None else "",
-        **_list_protobuf_values(context),
         "env": shlex.quote(environment) if environment else "$CONDA_PREFIX",
         "gpus": _make_machine_options(context),
         "release": f"=={context.origin.version}" if context.origin.version else "",
-        "minor": release.minor if release is not None else "MINOR",
+        **({"minor": release.minor} if release is not None else {}),
+        **(
+            {"cuda_version": versions.major_minor(release.cuda)}
+            if release is not None and release.cuda
+            else {}
+        ),
         "tf": f" --tf {shlex.quote(version)}" if version else "",
         "cuda": (release.cuda if release is not None else None) or "of the release",
         "cudnn": str(versions.major(release.cudnn))
         if release is not None and release.cudnn
         else "of the release",
     }
-
-
-def _list_protobuf_values(context: LogContext) -> dict[str, str]:
-    """Return the versions of protobuf that the release accepts, for new and for old generated code."""
-    version = context.origin.version
-    if version is None or versions.compare(version, "2.18") >= 0:
-        return {"protobuf": "protobuf>=5.28,<6", "old_protobuf": "protobuf>=3.20.3,<3.21"}
-    if versions.compare(version, "2.12") >= 0:
-        return {"protobuf": "protobuf>=4.21,<5", "old_protobuf": "protobuf>=3.20.3,<3.21"}
-    return {"protobuf": "protobuf>=3.20,<3.21", "old_protobuf": "protobuf<3.21"}
 
 
 def _name_package(release: Release | None) -> str:
@@ -191,15 +208,12 @@ def _list_log_values(context: LogContext) -> dict[str, str]:
     wheel = next(
         (match for event in log.list_events("no-wheel") if (match := _WHEEL.search(event.text))), None
     )
+    cuda_major = versions.major(release.cuda) if release is not None and release.cuda else 12
     built = next(
-        (
-            match
-            for event in log.list_events("cudnn-version")
-            if (match := re.match(r"(\d+)\.\d+", event.get("built")))
-        ),
+        (match for event in log.list_events("cudnn-version") if (match := _CUDNN.match(event.get("built")))),
         None,
     )
-    cuda_major = versions.major(release.cuda) if release is not None and release.cuda else 12
+    has_wheels = cuda_major > 10 and Place.WINDOWS not in context.places
     return {
         "wanted_cuda": wanted,
         "wanted_driver": f"driver {minimum}" if minimum else "the driver of that CUDA",
@@ -211,9 +225,19 @@ def _list_log_values(context: LogContext) -> dict[str, str]:
         "tls_library": shlex.quote(
             next((event.get("library") for event in log.list_events("static-tls")), "LIBRARY")
         ),
-        "cudnn_requirement": f"nvidia-cudnn-cu{cuda_major}"
-        + (f">={built[0]},<{int(built[1]) + 1}" if built is not None else ""),
+        "nvcc_package": f"nvidia-cuda-nvcc-cu{max(cuda_major, 11)}",
+        "built_cudnn": built[0] if built is not None else "of the release",
+        **(
+            {"cudnn_command": _format_cudnn_command(cuda_major, built)}
+            if built is not None and has_wheels
+            else {}
+        ),
     }
+
+
+def _format_cudnn_command(cuda_major: int, built: re.Match[str]) -> str:
+    """Return the command that installs the cuDNN with which TensorFlow was built, or a newer one of its major version."""
+    return f"python3 -m pip install 'nvidia-cudnn-cu{cuda_major}>={built[0]},<{int(built[1]) + 1}'"
 
 
 def _make_remedies(context: LogContext, kind: CommonRemedy) -> Sequence[Remedy]:

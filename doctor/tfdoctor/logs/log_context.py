@@ -18,6 +18,7 @@ from tfdoctor.logs.libraries import (
     strip_library_name,
 )
 from tfdoctor.logs.version_inference import LogOrigin, RegisteredDevice, infer_origin, list_devices
+from tfdoctor.remedies.place import Place
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
@@ -79,6 +80,12 @@ class LogContext:
             and not self.log.has("wsl-hint")
             and not any(".so" in event.get("soname") for event in dso_events)
         )
+
+    @cached_property
+    def places(self) -> frozenset[Place]:
+        """The places in which the log was written, as far as it shows them."""
+        places = {place for place in Place if self.log.has(place.value)}
+        return frozenset(places - {Place.WINDOWS} | ({Place.WINDOWS} if self.is_windows else set()))
 
     @cached_property
     def registered_devices(self) -> tuple[RegisteredDevice, ...]:
