@@ -133,3 +133,8 @@ def test_errors_are_json(args: tuple[str, ...]) -> None:
     validate(answer, "error")
     assert status == answer["error"]["code"] == 2
     assert err == ""
+
+
+@pytest.mark.parametrize("name", ["check", "lint"])
+def test_a_command_prints_its_schema(name: str) -> None:
+    assert tfdoctor(name, "--json-schema") == (0, schema(name), "")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTENSIONS = ("bench", "cluster", "fleet", "lint")
+EXTENSIONS = ("bench", "cluster", "fleet", "lint", "mcp")
 PROGRAM = """
 import importlib, pkgutil, sys
 sys.path.insert(0, sys.argv.pop(1))

@@ -18,9 +18,12 @@ from tfdoctor.core.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 GLOBAL_OPTIONS = ("--version", "-V", "--help", "-h")
 """The options that may precede a command."""
+
+SCHEMA_PARAMETER = "json_schema"
 
 EXIT_STATUS_MEANINGS = {
     0: "nothing found",
@@ -39,7 +42,7 @@ class _Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded_commands:
-            function = _adapt_to_typer(load_command(name))
+            function = _adapt_to_typer(load_command(name), name)
             details = inspect.cleandoc(function.__doc__).partition("\n\n")[2]
             app = typer.Typer(add_completion=False, rich_markup_mode=None)
             app.command(
@@ -58,23 +61,50 @@ class _Commands(Mapping[str, Any]):
         return len(list_commands())
 
 
-def _adapt_to_typer(function: Any) -> Any:
-    """Wrap a command function with a signature for Typer: each `OptionSpec` becomes an object of Typer."""
+def _adapt_to_typer(function: Any, name: str) -> Any:
+    """Wrap a command function with a signature for Typer: each `OptionSpec` becomes an object of Typer.
+
+    A command whose output has a schema gets the option `--json-schema`.
+    """
     hints = inspect.get_annotations(function, eval_str=True)  # get_type_hints adds `Optional` on Python 3.10
     signature = inspect.signature(function)
     parameters = [
         parameter.replace(annotation=_make_annotation(hints[parameter.name]))
         for parameter in signature.parameters.values()
     ]
+    from tfdoctor.compat.folder import data_dir
+
+    schema = data_dir("schemas") / f"{name}.schema.json"
+    if schema.is_file():
+        parameters.append(_make_schema_parameter(schema))
 
     @functools.wraps(function)
     def run_command(**arguments: Any) -> Any:
+        arguments.pop(SCHEMA_PARAMETER, None)
         return function(**arguments)
 
     adapted: Any = run_command
     adapted.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     adapted.__signature__ = signature.replace(parameters=parameters, return_annotation=int)
     return adapted
+
+
+def _make_schema_parameter(schema: Path) -> inspect.Parameter:
+    """Return the parameter of `--json-schema`, which prints the schema and exits."""
+
+    def print_schema(is_given: bool) -> None:
+        if is_given:
+            sys.stdout.write(schema.read_text(encoding="utf-8"))
+            raise typer.Exit
+
+    text = "Print the JSON Schema of the --json output and exit."
+    setting = typer.Option("--json-schema", callback=print_schema, is_eager=True, help=text)
+    return inspect.Parameter(
+        SCHEMA_PARAMETER,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False,
+        annotation=Annotated[bool, setting],
+    )
 
 
 def _make_annotation(hint: Any) -> Any:
@@ -100,7 +130,9 @@ class _Group(TyperGroup):
         formatter.write_text(self.epilog or "")
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
+        """Write the section without the empty line above it, so that the help fits in 24 lines."""
+        formatter.write_heading("Commands")
+        with formatter.indentation():
             formatter.write_dl(list(list_commands().items()))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

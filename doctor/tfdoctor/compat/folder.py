@@ -6,19 +6,22 @@ from pathlib import Path
 
 __all__ = ["DataMissingError", "data_dir"]
 
+CHECKOUT_FOLDERS = {"schemas": "docs/schemas", "demo": "tests/hosts"}
+"""The folders of a checkout whose path is not their name."""
+
 
 class DataMissingError(FileNotFoundError):
     """A data folder is neither in the package nor in the checkout that contains it."""
 
 
 def data_dir(name: str) -> Path:
-    """Return the folder of data files called `name` (`"compat"`, `"dockerfiles"`).
+    """Return the folder of data files called `name` (`"compat"`, `"dockerfiles"`, `"schemas"`, `"demo"`).
 
-    The copy in the package (`tfdoctor/_data/NAME`) is preferred to `NAME/` in the checkout, which an editable install
-    uses. Raise DataMissingError if neither exists.
+    The copy in the package (`tfdoctor/_data/NAME`) is preferred to the folder of the checkout, which an editable
+    install uses. Raise DataMissingError if neither exists.
     """
     package = Path(__file__).resolve().parent.parent
-    candidates = (package / "_data" / name, package.parent.parent / name)
+    candidates = (package / "_data" / name, package.parent.parent / CHECKOUT_FOLDERS.get(name, name))
     for folder in candidates:
         if folder.is_dir():
             return folder

@@ -16,6 +16,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from tfdoctor.compat.folder import data_dir
 from tfdoctor.core.errors import Error, UsageError
 from tfdoctor.system.sources import resolve_path
 from tfdoctor.system.writing import place_file, write_atomically
@@ -38,6 +39,18 @@ RECORDING_FOLDERS = ("root", "output")
 RECORDING_HINT = (
     "A recording is what `tfdoctor capture` writes: a folder with a host.json in it, or a .tar.gz of it."
 )
+DEMO_PREFIX = "demo:"
+DEMOS = (
+    "healthy-one-gpu",
+    "plain-pip-install",
+    "two-other-cudas",
+    "updated-without-restart",
+    "driver-below-cuda-12",
+    "blackwell-with-tf218",
+    "container-without-gpu",
+    "hidden-by-slurm",
+)
+"""The names of the recorded machines that come with tfdoctor."""
 
 
 def is_archive(path: Path) -> bool:
@@ -51,8 +64,10 @@ def is_archive(path: Path) -> bool:
 def read_recording(path: Path) -> dict[str, bytes]:
     """Return the content of each file in a recording, by its path relative to the recording's root.
 
-    Raise UsageError if the path is not a recording or if its content is unsafe.
+    The path may be `demo:NAME`. Raise UsageError if it is not a recording or if its content is unsafe.
     """
+    if str(path).startswith(DEMO_PREFIX):
+        path = _find_demo(str(path).removeprefix(DEMO_PREFIX))
     try:
         if path.is_dir():
             return _load_folder(path)
@@ -66,6 +81,14 @@ def read_recording(path: Path) -> dict[str, bytes]:
         message = f"{path}: not a recorded machine: {reason or error}"
         raise UsageError(message, hint=RECORDING_HINT) from error
     return read_archive(content, str(path))
+
+
+def _find_demo(name: str) -> Path:
+    """Return the folder of a recording that comes with tfdoctor. Raise UsageError if there is none of that name."""
+    if name not in DEMOS:
+        message = f"there is no demonstration {DEMO_PREFIX}{name}."
+        raise UsageError(message, hint=f"There are {', '.join(DEMO_PREFIX + demo for demo in DEMOS)}.")
+    return data_dir("demo") / name
 
 
 def _load_folder(folder: Path) -> dict[str, bytes]:
