@@ -1,21 +1,41 @@
-"""The mkdocs hook that adds to the site what is no page (`hooks` in mkdocs.yml): the explorer, llms.txt and Markdown."""
+"""The mkdocs hooks (`hooks` in mkdocs.yml) that add the pages of messages, the explorer, llms.txt and Markdown."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mkdocs.structure.files import Files
 
 ROOT = Path(__file__).resolve().parents[1]
+PYTHON = ROOT / ".venv-test" / "bin" / "python"
 PAGE = "explorer.html"
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add a page for each known message. Raise CalledProcessError if they cannot be written."""
+    from mkdocs.structure.files import File  # absent where only the functions below are used
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_messages(folder)
+        for page in sorted(Path(folder).iterdir()):
+            text = page.read_text(encoding="utf-8")
+            files.append(File.generated(config, f"messages/{page.name}", content=text))
+    return files
 
 
 def on_post_build(config: Any, **_: object) -> None:
     """Write the explorer, llms.txt and each page as Markdown. Raise CalledProcessError if the explorer fails."""
     site = Path(config["site_dir"])
     pages = list_pages(config["nav"])
+    write_messages(str(site / "messages"))
     for _title, name in pages:
+        if name.startswith("messages/"):
+            continue
         target = site / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(Path(config["docs_dir"]) / name, target)
@@ -23,9 +43,15 @@ def on_post_build(config: Any, **_: object) -> None:
     (site / "llms.txt").write_text(
         format_llms_txt(config["site_name"], config["site_description"], pages, address), encoding="utf-8"
     )
-    installed = ROOT / ".venv-test" / "bin" / "tfdoctor"
-    command = installed if installed.is_file() else ROOT / "scripts" / "tfdoctor"
-    subprocess.run([str(command), "matrix", "--html", str(site / PAGE), "--force"], check=True)
+    subprocess.run(
+        [str(PYTHON), "-m", "tfdoctor", "matrix", "--html", str(site / PAGE), "--force"], check=True
+    )
+
+
+def write_messages(folder: str) -> None:
+    """Write the pages of messages into a folder."""
+    script = str(ROOT / "scripts" / "generate_docs.py")
+    subprocess.run([str(PYTHON), script, "--messages", folder], check=True)
 
 
 def list_pages(nav: Any) -> list[tuple[str, str]]:

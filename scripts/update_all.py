@@ -16,7 +16,7 @@ The scripts:
     scripts/update_source_lines.py  compat/source_lines.json, from the wheels; offline only --check and --cached
     scripts/update_images.py        compat/manifests.json, from registries; offline only --check
     scripts/update_matrix_docs.py   docs/matrix.md, from compat/
-    scripts/generate_docs.py        docs/rules.md, from the rules' docstrings; the causes in docs/schemas
+    scripts/generate_docs.py        docs/rules.md and docs/codes; the causes in docs/schemas
     scripts/make_pictures.py        docs/pictures, from runs on recorded machines
     scripts/generate_man.py         docs/tfdoctor.1, the manual page, from the command line's help
 

@@ -229,11 +229,61 @@ def test_a_test_module_is_named_after_its_rule(folder: str) -> None:
 # ---------------------------------------------------------------- pages
 
 
-def test_the_page_of_rules_is_fresh() -> None:
-    page = script("generate_docs").render_page(list_entries(load_documentation()))
-    assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == page, (
-        "stale: run python scripts/generate_docs.py"
-    )
+def test_generated_pages_are_fresh() -> None:
+    docs = script("generate_docs")
+    contents = docs.make_contents(load_documentation())
+    stale = [path.name for path, text in contents.items() if docs._read_text(path) != text]
+    stale += [path.name for path in docs.CODES.glob("*.md") if path not in contents]
+    assert not stale, f"run python scripts/generate_docs.py: {stale}"
+
+
+FREQUENT_MESSAGES = (
+    "Cannot dlopen some GPU libraries",
+    "Skipping registering GPU devices",
+    "Could not find cuda drivers on your machine, GPU will not be used",
+    "Unable to register cuDNN factory",
+    "Unable to register cuBLAS factory",
+    "Could not find TensorRT",
+    "successful NUMA node read from SysFS had negative value (-1)",
+    "failed call to cuInit: CUDA_ERROR_NO_DEVICE",
+    "failed call to cuInit: UNKNOWN ERROR (303)",
+    "Could not load dynamic library",
+    "cannot open shared object file: No such file or directory",
+    "DLL load failed",
+    "CUDA driver version is insufficient for CUDA runtime version",
+    "CUDNN_STATUS_INTERNAL_ERROR",
+    "DNN library is not found",
+    "CUBLAS_STATUS_NOT_INITIALIZED",
+    "Loaded runtime CuDNN library",
+    "OOM when allocating tensor",
+    'could not select device driver "" with capabilities: [[gpu]]',
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
+    "Driver/library version mismatch",
+    "Descriptors cannot not be created directly",
+    "A module that was compiled using NumPy 1.x cannot be run in",
+    "No module named 'tensorflow'",
+    "No matching distribution found for tensorflow",
+    "Can't find libdevice directory",
+    "Couldn't find a suitable version of ptxas",
+    "no kernel image is available for execution on the device",
+    "Illegal instruction (core dumped)",
+    "Your CPU supports instructions that this TensorFlow binary was not compiled to use",
+)
+
+
+def test_message_pages_answer_what_people_search_for() -> None:
+    pages = dict(script("generate_docs").list_message_pages(load_documentation()))
+    skipping = pages["registration-skipped.md"]
+    assert skipping.startswith("# Cannot dlopen some GPU libraries. Skipping registering GPU devices...\n")
+    assert "```sh\ntfdoctor check\n```" in skipping
+    assert "This message is harmless" in pages["factory.md"]
+    assert "What to do" not in pages["factory.md"]
+    assert all(f"({name})" in pages["index.md"] for name in pages if name != "index.md")
+    text = "\n".join(pages.values()).lower()
+    assert [message for message in FREQUENT_MESSAGES if message.lower() not in text] == []
+    for name, page in pages.items():
+        targets = re.findall(r"\]\(\.\./(codes/TFD\d{3}\.md)\)", page)
+        assert all((ROOT / "docs" / target).exists() for target in targets), name
 
 
 def test_the_schemas_list_a_new_cause() -> None:
@@ -308,7 +358,10 @@ def test_links_have_a_target(name: str) -> None:
 
 def test_every_page_is_in_the_site() -> None:
     listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-    assert sorted(listed) == [name.removeprefix("docs/") for name in PAGES if name.startswith("docs/")]
+    pages = [name.removeprefix("docs/") for name in PAGES if name.startswith("docs/")]
+    assert sorted({*listed} - {"messages/index.md"}) == [
+        name for name in pages if not name.startswith("codes/")
+    ]
 
 
 SITUATIONS = [name for name in PAGES if name.startswith("docs/situations/")]
@@ -371,7 +424,9 @@ def test_commands_that_a_page_names_exist(name: str) -> None:
                 continue
             assert words[0] in group.commands, f"{program} {' '.join(args)}"
             known = {o for param in group.commands[words[0]].params for o in param.opts}
-            options = {arg.partition("=")[0] for arg in args if arg.startswith("-")} - {"--help"}
+            # What follows the program of `run` belongs to it.
+            end = args.index(words[1]) if words[0] == "run" and len(words) > 1 else None
+            options = {arg.partition("=")[0] for arg in args[:end] if arg.startswith("-")} - {"--help"}
             assert options <= known, f"{program} {' '.join(args)}"
         if program.removeprefix("./").startswith("scripts/"):
             assert (ROOT / program).is_file(), program

@@ -24,7 +24,7 @@ PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mkdocs.yml")
 SHOWN_KEYS = ("says", "text", "title", "remedy", "why", "note", "reason")
 """Keys of compat's tables whose texts are printed."""
 SHOWN_MODULES = ("rules/", "images/checks/")
-"""Folders whose module docstrings are shown by `explain` and in docs/rules.md."""
+"""Folders whose module docstrings are shown by `explain` and in docs/codes."""
 
 
 def find_hidden_docstrings(tree: ast.Module, name: str) -> set[int]:

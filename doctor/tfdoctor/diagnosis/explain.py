@@ -1,4 +1,4 @@
-"""Look up the documentation of codes and causes, for `tfdoctor explain` and docs/rules.md.
+"""Look up the documentation of codes and causes, for `tfdoctor explain` and docs/codes.
 
 The documentation of a rule is the docstring of its module: a first paragraph, and a section for each of `SECTION_HEADINGS`.
 """
