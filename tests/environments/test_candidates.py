@@ -22,18 +22,22 @@ from tfdoctor.core.causes.steps import (
     UnsetVariable,
 )
 from tfdoctor.core.facts import Known, PythonFacts, TensorFlowFacts, value_of
-from tfdoctor.core.findings import Cause, Finding, Remedy, Report, Severity
+from tfdoctor.core.findings import Cause, Finding, Outcome, OutcomeKind, Remedy, Report, Severity
 from tfdoctor.diagnosis.collect import run_probes
 from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.environments.candidates import (
+    Effect,
+    choose_round,
+    compare_reports,
     find_obstacle,
-    is_improvement,
-    is_prediction_worse,
+    has_lost_facts,
     list_fix_candidates,
     list_unfixed,
     make_environment,
+    make_round_key,
 )
 from tfdoctor.environments.models import Environment
+from tfdoctor.remedies.commands import combine_steps
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.system import RecordedSystem
 
@@ -220,37 +224,104 @@ def test_system_python_is_not_changed(change: dict[str, Any], refused: bool, rep
     )
 
 
-def test_better_prediction_or_fewer_findings(report: Report) -> None:
-    def make_prediction(
-        registered: bool | None, count: int | None, *missing: str, import_ok: bool = True
-    ) -> Report:
-        prediction = replace(
-            report.prediction,
-            gpu_registered=registered,
-            gpu_count=count,
-            missing_libraries=missing,
-            import_ok=import_ok,
-        )
-        return replace(report, prediction=prediction)
+def predict(
+    report: Report,
+    registered: bool | None,
+    count: int | None,
+    *missing: str,
+    import_ok: bool | None = True,
+    findings: tuple[Finding, ...] = (),
+) -> Report:
+    """Return the report with this prediction and these findings."""
+    prediction = replace(
+        report.prediction,
+        gpu_registered=registered,
+        gpu_count=count,
+        missing_libraries=missing,
+        import_ok=import_ok,
+    )
+    return replace(report, prediction=prediction, findings=findings)
 
+
+def test_better_prediction_or_fewer_findings(report: Report) -> None:
     result = finding("TFD203")
-    bad, good = make_prediction(False, 0, "a", "b"), make_prediction(True, 2)
-    assert is_improvement(bad, good, result)
-    assert not is_improvement(good, bad, result)
-    assert (
-        is_prediction_worse(good, bad),
-        is_prediction_worse(bad, good),
-        is_prediction_worse(good, good),
-    ) == (True, False, False)
-    assert not is_improvement(make_prediction(True, 2), make_prediction(True, 1), result)
-    assert is_improvement(make_prediction(False, 0, import_ok=False), make_prediction(False, 0), result)
+    bad, good = predict(report, False, 0, "a", "b"), predict(report, True, 2)
+    assert compare_reports(bad, good, (result,)) is Effect.BETTER
+    assert compare_reports(good, bad, (result,)) is Effect.WORSE
+    assert compare_reports(predict(report, True, 2), predict(report, True, 1), (result,)) is Effect.WORSE
+    fails = predict(report, False, 0, import_ok=False)
+    assert compare_reports(fails, predict(report, False, 0), (result,)) is Effect.BETTER
     # With equal predictions, the finding must be gone.
     unchanged = replace(good, findings=(result,))
-    assert not is_improvement(unchanged, unchanged, result)
-    assert is_improvement(unchanged, good, result)
+    assert compare_reports(unchanged, unchanged, (result,)) is Effect.NONE
+    assert compare_reports(unchanged, good, (result,)) is Effect.BETTER
     # The finding stays, but fewer libraries are missing; exchanging one for another does not count.
-    fewer = replace(make_prediction(False, 0, "b"), findings=(result,))
-    exchanged = replace(make_prediction(False, 0, "b", "c"), findings=(result,))
+    fewer = predict(report, False, 0, "b", findings=(result,))
+    exchanged = predict(report, False, 0, "b", "c", findings=(result,))
     before = replace(bad, findings=(result,))
-    assert is_improvement(before, fewer, result)
-    assert not is_improvement(before, exchanged, result)
+    assert compare_reports(before, fewer, (result,)) is Effect.BETTER
+    assert compare_reports(before, exchanged, (result,)) is Effect.NONE
+
+
+def test_unknown_facts_prove_nothing(report: Report) -> None:
+    """A late examination neither shows that a change helped, nor hides that it did."""
+    result = finding("TFD203")
+    before = predict(report, False, 0, "a", findings=(result,))
+    late = predict(report, None, None, "a", import_ok=None, findings=(result,))
+    assert has_lost_facts(before, late)
+    assert not has_lost_facts(late, before)
+    assert compare_reports(before, late, (result,)) is Effect.UNKNOWN
+    assert compare_reports(before, replace(late, findings=()), (result,)) is Effect.BETTER
+    # The import is not known any more, but the registration is.
+    assert compare_reports(before, predict(report, True, 2, import_ok=None), (result,)) is Effect.BETTER
+    # That a check could not run does not show that its finding is gone.
+    outcomes = (Outcome("TFD203", OutcomeKind.COULD_NOT_CHECK, reason="too late"),)
+    unchecked = replace(late, findings=(), outcomes=outcomes)
+    assert compare_reports(before, unchecked, (result,)) is Effect.UNKNOWN
+    assert compare_reports(unchecked, unchecked, (result,)) is Effect.NONE
+
+
+def test_several_changes_must_all_help(report: Report) -> None:
+    first, second = finding("TFD203"), finding("TFD307")
+    before = predict(report, False, 0, import_ok=False, findings=(first, second))
+    good = predict(report, True, 1)
+    assert compare_reports(before, good, (first, second)) is Effect.BETTER
+    assert compare_reports(before, replace(good, findings=(second,)), (first, second)) is Effect.NONE
+    assert compare_reports(before, replace(before, findings=(second,)), (first, second)) is Effect.NONE
+
+
+def test_errors_are_tried_together_then_one_by_one(report: Report) -> None:
+    other_link = MakeLink("/env/lib/c.so", "b.so")
+    changed = with_findings(
+        report,
+        finding("TFD602", (UnsetVariable("A"),), severity=Severity.WARNING),
+        finding("TFD203", (LINK,), (other_link,)),
+        finding("TFD307", (Install(("protobuf<4",)),)),
+    )
+    candidates = list_fix_candidates(changed, ENV)
+    tried: set[object] = set()
+    rounds = []
+    while candidate_round := choose_round(candidates, tried):
+        tried.add(make_round_key(candidate_round))
+        rounds.append([(candidate.finding.code, candidate.steps[0]) for candidate in candidate_round])
+    protobuf = ("TFD307", Install(("protobuf<4",)))
+    assert rounds == [
+        [protobuf, ("TFD203", LINK)],
+        [protobuf],
+        [("TFD203", LINK)],
+        [("TFD203", other_link)],
+        [("TFD602", UnsetVariable("A"))],
+    ]
+    steps = combine_steps(
+        [
+            Remedy("", steps=(LINK, Install(("a==1", "b")))),
+            Remedy("", steps=(Install(("b", "c")), UnsetVariable("A"))),
+            Remedy("", steps=(Install(("d",), force_reinstall=True, install_dependencies=False), LINK)),
+        ]
+    )
+    assert steps == (
+        UnsetVariable("A"),
+        Install(("a==1", "b", "c")),
+        Install(("d",), force_reinstall=True, install_dependencies=False),
+        LINK,
+    )

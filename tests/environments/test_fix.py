@@ -312,6 +312,7 @@ def test_gpus_hidden_by_the_shell_are_left_to_the_user(make_env: Callable[..., F
     assert run.status == 1
     assert "CUDA_VISIBLE_DEVICES comes from the shell that tfdoctor was started in" in run.flat_output
     assert "unset CUDA_VISIBLE_DEVICES" in run.flat_output
+    assert "Who can change that: you, in the shell that tfdoctor was started in." in run.flat_output
     assert difference(before, env.list_files()) == {}
 
 
@@ -361,8 +362,8 @@ def test_fix_of_one_code_leaves_others(make_env: Callable[..., Fake]) -> None:
     assert not env.nvidia_path("cufft/lib/libcufft.so.11").exists()
 
 
-@pytest.mark.few(0)
-def test_two_problems_are_fixed_import_first(make_env: Callable[..., Fake]) -> None:
+@pytest.mark.few(1)
+def test_two_problems_are_fixed_together(make_env: Callable[..., Fake]) -> None:
     env = make_env()
     remove_file(env)
     replace_protobuf(env)
@@ -371,7 +372,32 @@ def test_two_problems_are_fixed_import_first(make_env: Callable[..., Fake]) -> N
     assert run.status == 0, run
     assert [entry["code"] for entry in run.json()["repairs"]] == ["TFD307", "TFD201"]
     undone = env.run("fix", "--undo", "--json").json()["undone"]
-    assert [entry["codes"] for entry in undone["entries"]] == [["TFD201"], ["TFD307"]]
+    assert [entry["codes"] for entry in undone["entries"]] == [["TFD307", "TFD201"]]
+    assert difference(before, env.list_files()) == {}
+
+
+@pytest.mark.few(1)
+def test_one_of_two_problems_is_fixed_if_the_other_cannot_be(make_env: Callable[..., Fake]) -> None:
+    env = make_env()
+    env.remove("nvidia-cufft-cu12")  # the index has no such wheel
+    hide_in_activate(env)
+    before = env.list_files()
+    run = env.fix("--json")
+    assert run.status == 1
+    assert {entry["code"]: entry["status"] for entry in run.json()["repairs"]} == {
+        "TFD601": "mended",
+        "TFD201": "failed",
+    }, run
+    assert set(
+        difference(before, {k: v for k, v in env.list_files().items() if not k.startswith(".tfdoctor")})
+    ) == {"bin/activate"}
+    after = env.list_files()
+    second = env.fix()
+    assert second.status == 1
+    assert "What remains: " in second.flat_output
+    assert "Who can change that: you; `tfdoctor check -v` shows what else can be tried." in second.flat_output
+    assert set(difference(after, env.list_files())) <= {".tfdoctor/lock"}
+    assert env.run("fix", "--undo").status == 0
     assert difference(before, env.list_files()) == {}
 
 

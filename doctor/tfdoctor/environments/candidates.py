@@ -5,6 +5,7 @@ These functions only use the report: they read no files and change nothing.
 
 from __future__ import annotations
 
+import enum
 import math
 import posixpath
 import re
@@ -25,23 +26,27 @@ from tfdoctor.core.causes.steps import (
     UnsetVariable,
 )
 from tfdoctor.core.facts import value_of
-from tfdoctor.core.findings import Severity
+from tfdoctor.core.findings import OutcomeKind, Severity
 from tfdoctor.environments.models import Candidate, Environment, UnfixedFinding
 from tfdoctor.rules import RULES_BY_CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
+    from typing import TypeGuard
 
     from tfdoctor.core.causes.steps import ShellStep, Step
-    from tfdoctor.core.findings import Finding, Prediction, Report
+    from tfdoctor.core.findings import Finding, Report
 
 __all__ = [
+    "Effect",
     "changes_packages",
-    "is_improvement",
-    "is_prediction_worse",
+    "choose_round",
+    "compare_reports",
+    "has_lost_facts",
     "list_fix_candidates",
     "list_unfixed",
     "make_environment",
+    "make_round_key",
 ]
 
 SYSTEM_PREFIXES = ("/usr", "/")
@@ -113,7 +118,7 @@ def find_obstacle(steps: Sequence[Step], environment: Environment, report: Repor
     if environment.refusal_reason:
         return environment.refusal_reason
     for step in steps:
-        if isinstance(step, (UnsetVariable, SetVariable)) and step.name in environment.inherited_variables:
+        if _sets_inherited_variable(step, environment):
             return (
                 f"{step.name} comes from the shell that tfdoctor was started in, and must be changed there."
             )
@@ -144,6 +149,11 @@ def find_obstacle(steps: Sequence[Step], environment: Environment, report: Repor
     return ""
 
 
+def _sets_inherited_variable(step: Step, environment: Environment) -> TypeGuard[UnsetVariable | SetVariable]:
+    """Return whether the step changes a variable that comes from the caller's shell."""
+    return isinstance(step, (UnsetVariable, SetVariable)) and step.name in environment.inherited_variables
+
+
 def _is_safe_in_script(step: ShellStep) -> bool:
     """Return whether a step has valid names and printable values, so that a script may contain it."""
     names = (step.wrong_name, step.right_name) if isinstance(step, RenameVariable) else (step.name,)
@@ -171,33 +181,80 @@ def _is_inside(path: str, prefix: str) -> bool:
     return posixpath.normpath(path).startswith(f"{prefix.rstrip('/')}/")
 
 
-def is_improvement(before: Report, after: Report, finding: Finding) -> bool:
-    """Return whether a fix improved the report.
+def choose_round(candidates: Sequence[Candidate], tried_rounds: Collection[object]) -> tuple[Candidate, ...]:
+    """Return the candidates to try together next: all errors at once, else the first candidate that is left.
 
-    A better prediction is an improvement. If the prediction is the same, either the finding must be gone, or some
-    libraries must be no longer missing and no other library newly missing.
+    Errors may be fixed only together, and an installer then resolves their requirements as one set. `tried_rounds`
+    contains the keys of the rounds that were tried (`make_round_key`). Return an empty tuple if nothing is left.
     """
-    rank_before, rank_after = _rank_prediction(before.prediction), _rank_prediction(after.prediction)
-    if rank_after != rank_before:
-        return rank_after > rank_before
-    if not any(
-        (remaining.code, remaining.title) == (finding.code, finding.title) for remaining in after.findings
-    ):
-        return True
+    left = [candidate for candidate in candidates if make_round_key((candidate,)) not in tried_rounds]
+    first_by_finding: dict[int, Candidate] = {}
+    for candidate in left:
+        if candidate.finding.severity >= Severity.ERROR:
+            first_by_finding.setdefault(id(candidate.finding), candidate)
+    together = tuple(first_by_finding.values())
+    if len(together) > 1 and make_round_key(together) not in tried_rounds:
+        return together
+    return tuple(left[:1])
+
+
+def make_round_key(candidates: Iterable[Candidate]) -> frozenset[object]:
+    """Return the identity of a round: fix tries the same steps only once for the same finding codes."""
+    return frozenset((candidate.finding.code, candidate.steps) for candidate in candidates)
+
+
+class Effect(enum.Enum):
+    """The effect of a change on the report. The values are sentences for the user."""
+
+    BETTER = "It helped."
+    NONE = "It did not help."
+    WORSE = "It made things worse."
+    UNKNOWN = "It could not be determined whether it helped."
+
+
+def compare_reports(before: Report, after: Report, findings: Sequence[Finding]) -> Effect:
+    """Return the effect of a change that was to fix the findings.
+
+    What is known both before and after decides: the import, the registration and the number of GPUs, in this order. A fact
+    that is unknown after the change proves nothing. If the prediction is the same, each finding must be gone, and its
+    check must have run, or some libraries must be no longer missing and no other library newly missing.
+    """
+    are_gone = all(_is_gone(finding, after) for finding in findings)
+    is_undetermined = False
+    for old, new in zip(_list_decisive_facts(before), _list_decisive_facts(after), strict=True):
+        if old is not None and new is not None and old != new:
+            if new < old:
+                return Effect.WORSE
+            # Of several changes, each must have helped.
+            return Effect.BETTER if len(findings) == 1 or are_gone else Effect.NONE
+        is_undetermined |= new is None and old is not None
+    if are_gone:
+        return Effect.BETTER
     no_longer_missing = set(before.prediction.missing_libraries) - set(after.prediction.missing_libraries)
     newly_missing = set(after.prediction.missing_libraries) - set(before.prediction.missing_libraries)
-    return bool(no_longer_missing) and not newly_missing
+    if len(findings) == 1 and no_longer_missing and not newly_missing:
+        return Effect.BETTER
+    return Effect.UNKNOWN if is_undetermined else Effect.NONE
 
 
-def is_prediction_worse(before: Report, after: Report) -> bool:
-    """Return whether a fix made the prediction worse."""
-    return _rank_prediction(after.prediction) < _rank_prediction(before.prediction)
+def has_lost_facts(before: Report, after: Report) -> bool:
+    """Return whether a decisive fact is unknown after a change that was known before it."""
+    facts = zip(_list_decisive_facts(before), _list_decisive_facts(after), strict=True)
+    return any(old is not None and new is None for old, new in facts)
 
 
-def _rank_prediction(prediction: Prediction) -> tuple[int, int, int]:
-    """Return a sort key: whether TensorFlow can be imported, whether it registers a GPU, and how many GPUs."""
-    order = {False: 0, None: 1, True: 2}  # unknown is better than no and worse than yes
-    return order[prediction.import_ok], order[prediction.gpu_registered], prediction.gpu_count or 0
+def _list_decisive_facts(report: Report) -> tuple[int | None, ...]:
+    """Return whether TensorFlow can be imported, whether it registers a GPU, and how many, each None if unknown."""
+    prediction = report.prediction
+    return prediction.import_ok, prediction.gpu_registered, prediction.gpu_count
+
+
+def _is_gone(finding: Finding, report: Report) -> bool:
+    """Return whether the report does not have the finding any more, although its check could run."""
+    unchecked = (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)
+    return not any(
+        (remaining.code, remaining.title) == (finding.code, finding.title) for remaining in report.findings
+    ) and not any(outcome.code == finding.code and outcome.kind in unchecked for outcome in report.outcomes)
 
 
 def list_unfixed(
@@ -211,16 +268,23 @@ def list_unfixed(
     for finding in report.findings:
         if finding.code not in codes if codes else finding.severity < Severity.WARNING:
             continue
-        reasons = [
+        obstacles = [
             find_obstacle(remedy.steps, environment, report) for remedy in finding.remedies if remedy.steps
         ]
-        if reasons:
-            reason = next((reason for reason in reasons if reason), "What was tried did not fix it.")
+        actor = "you"
+        if obstacles:
+            reason = next((obstacle for obstacle in obstacles if obstacle), "What was tried did not fix it.")
+            if any(_sets_inherited_variable(step, environment) for step in finding.remedies[0].steps):
+                actor = "you, in the shell that tfdoctor was started in"
+            elif "" in obstacles:
+                actor = "you; `tfdoctor check -v` shows what else can be tried"
         elif any(remedy.changes_system for remedy in finding.remedies):
             reason = "This needs a change to the system; run it yourself:"
+            actor = "the administrator of this machine"
         elif finding.remedies:
             reason = "You have to decide this:"
         else:
             reason = "This cannot be fixed by software."
-        unfixed.append(UnfixedFinding(finding, reason))
+            actor = "nobody, with software alone"
+        unfixed.append(UnfixedFinding(finding, reason, actor))
     return tuple(unfixed)

@@ -1,4 +1,4 @@
-"""Fix the findings in an environment, one at a time. A change that does not help is undone."""
+"""Fix the findings in an environment, in rounds: all errors at once, then one by one. What does not help is undone."""
 
 from __future__ import annotations
 
@@ -24,19 +24,23 @@ from tfdoctor.environments.activation import (
     read_activated_variables,
 )
 from tfdoctor.environments.candidates import (
+    Effect,
     changes_packages,
-    is_improvement,
-    is_prediction_worse,
+    choose_round,
+    compare_reports,
+    has_lost_facts,
     list_fix_candidates,
     list_unfixed,
+    make_round_key,
 )
 from tfdoctor.environments.fix_availability import find_environment
 from tfdoctor.environments.folder import STATE_FOLDER
 from tfdoctor.environments.history.journal import Journal, UndoResult, has_unfinished_changes
 from tfdoctor.environments.models import Attempt, FixResult, FixStatus
+from tfdoctor.remedies.commands import combine_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfdoctor.compat import Compat
     from tfdoctor.core.facts import Fact, PythonFacts
@@ -48,6 +52,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FixRequest", "examine_environment", "find_prefix", "fix_environment", "plan_fix", "undo_fix"]
 
+SLOW_EXAMINATION_FACTOR = 6
+"""The factor of the time limit of an examination that is repeated because something decisive was not known in time."""
 MAX_CANDIDATES = 25
 """The largest number of candidates that are tried in a run.
 
@@ -236,36 +242,36 @@ def fix_environment(
             pass_fds=(journal.fileno(),),
         )
         report_before, attempts = examination.report, list[Attempt]()
-        tried_keys: set[object] = set()
-        fixed_codes: set[str] = set()
+        tried_rounds: set[object] = set()
         while len(attempts) < MAX_CANDIDATES:
-            candidate = next(
-                (
-                    possible_candidate
-                    for possible_candidate in list_fix_candidates(
-                        examination.report, examination.environment, request.codes
-                    )
-                    if possible_candidate.key not in tried_keys
-                ),
-                None,
+            candidates = choose_round(
+                list_fix_candidates(examination.report, examination.environment, request.codes), tried_rounds
             )
-            if candidate is None:
+            if not candidates:
                 break
-            tried_keys.add(candidate.key)
-            progress.begin_stage(f"{candidate.finding.code}  {candidate.finding.title}")
-            attempt, examination = _try_candidate(
-                candidate,
+            tried_rounds.add(make_round_key(candidates))
+            for candidate in candidates:
+                progress.begin_stage(f"{candidate.finding.code}  {candidate.finding.title}")
+            round_attempts, after = _try_candidates(
+                candidates,
                 examination,
                 journal,
                 runner,
-                lambda: examine_environment(new_system, compat, request),
+                lambda before=examination: _examine_again(new_system, compat, request, before),  # type: ignore[misc]
             )
-            if attempt.status is FixStatus.FIXED:
-                fixed_codes.add(candidate.finding.code)
-            attempts.append(attempt)
+            examination = after or examination
+            if after is not None:
+                tried_rounds |= {make_round_key((candidate,)) for candidate in candidates}
+            # If several changes did not help together, each is tried on its own.
+            if after is not None or len(candidates) == 1:
+                attempts += round_attempts
         recovered = journal.recovery_notes
     observed = None
-    if request.runs_tensorflow and fixed_codes and examination.report.prediction.gpu_registered:
+    if (
+        request.runs_tensorflow
+        and any(attempt.is_fixed for attempt in attempts)
+        and examination.report.prediction.gpu_registered
+    ):
         activated_system = _apply_activation(new_system, examination)
         observed = run_tensorflow(
             activated_system,
@@ -288,38 +294,58 @@ def fix_environment(
     )
 
 
-def _try_candidate(
-    candidate: Candidate,
+def _examine_again(
+    new_system: Callable[[Mapping[str, str] | None], System],
+    compat: Compat,
+    request: FixRequest,
+    before: EnvironmentExamination,
+) -> EnvironmentExamination:
+    """Examine the environment after a change, with more time if something decisive is not known any more."""
+    after = examine_environment(new_system, compat, request)
+    if has_lost_facts(before.report, after.report):
+        slow_request = replace(request, timeout=request.timeout * SLOW_EXAMINATION_FACTOR)
+        after = examine_environment(new_system, compat, slow_request)
+    return after
+
+
+def _try_candidates(
+    candidates: Sequence[Candidate],
     before: EnvironmentExamination,
     journal: Journal,
     runner: StepRunner,
     examine_again: Callable[[], EnvironmentExamination],
-) -> tuple[Attempt, EnvironmentExamination]:
-    """Try one candidate, and return the attempt and the last valid examination.
+) -> tuple[list[Attempt], EnvironmentExamination | None]:
+    """Apply the steps of the candidates together, and return the attempts and the examination of the result.
 
-    The changes are rolled back if the candidate fails, is interrupted, or does not improve the report.
+    The changes are rolled back if a step fails, is interrupted, or does not improve the report. Then the examination is None.
     """
-    commands = _format_commands(candidate, before.environment, runner)
-    paths = list_changed_paths(candidate.steps, before.environment)
+    findings = tuple(candidate.finding for candidate in candidates)
+    steps = combine_steps(candidate.remedy for candidate in candidates)
+    commands = [_format_commands(candidate, before.environment, runner) for candidate in candidates]
+
+    def make_attempts(status: FixStatus, detail: str = "", changed_path_count: int = 0) -> list[Attempt]:
+        return [
+            Attempt(candidate, status, lines, detail, changed_path_count)
+            for candidate, lines in zip(candidates, commands, strict=True)
+        ]
+
     with journal.begin_step(
-        title=candidate.remedy.text, codes=(candidate.finding.code,), paths=paths
+        title=" Then: ".join(dict.fromkeys(candidate.remedy.text for candidate in candidates)),
+        codes=tuple(dict.fromkeys(finding.code for finding in findings)),
+        paths=list_changed_paths(steps, before.environment),
     ) as step:
         try:
-            runner.run(candidate.steps)
+            runner.run(steps)
         except Error as error:
             step.rollback()
-            return Attempt(candidate, FixStatus.FAILED, commands, error.message), before
+            return make_attempts(FixStatus.FAILED, error.message), None
         after = examine_again()
-        if not is_improvement(before.report, after.report, candidate.finding):
+        effect = compare_reports(before.report, after.report, findings)
+        if effect is not Effect.BETTER:
             step.rollback()
-            reason = (
-                "It made things worse."
-                if is_prediction_worse(before.report, after.report)
-                else "It did not help."
-            )
-            return Attempt(candidate, FixStatus.ROLLED_BACK, commands, reason), before
+            return make_attempts(FixStatus.ROLLED_BACK, effect.value), None
         entry = step.commit()
-    return Attempt(candidate, FixStatus.FIXED, commands, changed_path_count=entry.changes), after
+    return make_attempts(FixStatus.FIXED, changed_path_count=entry.changes), after
 
 
 def _apply_activation(

@@ -44,11 +44,6 @@ class Candidate:
         """The steps of the remedy."""
         return self.remedy.steps
 
-    @property
-    def key(self) -> tuple[str, tuple[Step, ...]]:
-        """The identity of the candidate: fix tries the same steps only once for each finding code."""
-        return self.finding.code, self.remedy.steps
-
 
 class FixStatus(str, enum.Enum):
     """The result of an attempt. The values are those of fix.schema.json."""
@@ -88,6 +83,8 @@ class UnfixedFinding:
     finding: Finding
     reason: str
     """The reason, as a sentence."""
+    actor: str
+    """Who can fix it, as a phrase: "you"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +116,14 @@ class FixResult:
     """Whether the environment was examined with the variables of its activation."""
     requested_codes: tuple[str, ...] = ()
     """The codes of the findings to fix; empty if the user named none."""
+
+    @property
+    def remaining(self) -> UnfixedFinding | None:
+        """The finding that keeps TensorFlow from the GPU; None if it uses the GPU, or if there is no such finding."""
+        if self.report_after.verdict.gpu_usable:
+            return None
+        main_finding = self.report_after.main_finding
+        return next((entry for entry in self.unfixed_findings if entry.finding is main_finding), None)
 
     @property
     def fixed_count(self) -> int:

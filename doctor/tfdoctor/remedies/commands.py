@@ -242,7 +242,7 @@ def combine_remedies(target: Target, root: Finding, others: Sequence[Finding]) -
             combined_remedies.append(finding.remedies[0])
     if len(steps) == len(first_remedy.steps):
         return None
-    steps.sort(key=lambda step: STEP_ORDER.index(type(step)))
+    steps = _arrange_steps(steps)
     commands = (*format_steps(target, steps), format_check_command(target))
     return Remedy(
         text=_join_texts(combined_remedies),
@@ -250,6 +250,31 @@ def combine_remedies(target: Target, root: Finding, others: Sequence[Finding]) -
         changes_system=first_remedy.changes_system and bool(first_remedy.steps),
         steps=tuple(steps),
     )
+
+
+def combine_steps(remedies: Iterable[Remedy]) -> tuple[Step, ...]:
+    """Return the steps of several remedies in the order in which they are applied, each only once."""
+    steps: list[Step] = []
+    for remedy in remedies:
+        steps += _list_missing_steps(remedy.steps, steps)
+    return tuple(_arrange_steps(steps))
+
+
+def _arrange_steps(steps: Iterable[Step]) -> list[Step]:
+    """Return the steps in `STEP_ORDER`. An installer resolves the requirements that it may as one set."""
+    arranged: list[Step] = []
+    for step in sorted(steps, key=lambda step: STEP_ORDER.index(type(step))):
+        last = arranged[-1] if arranged else None
+        if (
+            isinstance(step, Install)
+            and isinstance(last, Install)
+            and step.lock_id is None
+            and last == replace(step, requirements=last.requirements)
+        ):
+            arranged[-1] = replace(last, requirements=(*last.requirements, *step.requirements))
+        else:
+            arranged.append(step)
+    return arranged
 
 
 def _ends_with_same_check(target: Target, remedy: Remedy) -> bool:

@@ -192,9 +192,11 @@ def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next:
             print_commands(out, [fix_command], 4, style="bold", with_continuations=True)
         if count:
             print_hanging(out, Text(""), "No root needed; `--undo` takes all of it back.")
+        _print_remaining(out, result)
         return
     prefix = "" if result.attempts else "Fix can do nothing here. "
     print_hanging(out, mark, clean_line(prefix + after.verdict.headline, limit=1000), style="bold")
+    _print_remaining(out, result)
     observed = result.observed
     if observed is not None:
         devices = ", ".join(observed.devices) or observed.error or "none"
@@ -221,6 +223,14 @@ def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next:
             _print_command(out, "New variables hold from the next activation on: ", activate_command)
         undo_command = f"tfdoctor fix --undo --python {shlex.quote(environment.interpreter_path)}"
         _print_command(out, "To take all of it back: ", undo_command)
+
+
+def _print_remaining(out: Page, result: FixResult) -> None:
+    """Print what keeps TensorFlow from the GPU although fix has done what it may do, and who can change it."""
+    remaining = result.remaining
+    if remaining is not None:
+        text = f"What remains: {remaining.finding.title}. Who can change that: {remaining.actor}."
+        print_hanging(out, Text("  "), clean_line(text, limit=1000))
 
 
 def _print_command(out: Page, text: str, command: str) -> None:
