@@ -80,9 +80,21 @@ def _restart_without_pythonpath() -> None:
     else:
         return
     try:
-        os.execv(sys.executable, [sys.executable, "-E", *arguments, *sys.argv[1:]])  # noqa: S606 - runs tfdoctor again
+        os.execve(  # noqa: S606 - runs tfdoctor again
+            sys.executable, [sys.executable, "-E", *arguments, *sys.argv[1:]], _read_start_variables()
+        )
     except OSError:
         return
+
+
+def _read_start_variables() -> dict[bytes, bytes]:
+    """Return the variables that this process was started with: a sitecustomize.py may have changed them since.
+
+    Raise OSError if the system does not tell.
+    """
+    with open("/proc/self/environ", "rb") as stream:  # noqa: PTH123 - pathlib takes long to load
+        entries = [entry.partition(b"=") for entry in stream.read().split(b"\0")]
+    return {name: value for name, equals, value in entries if name and equals}
 
 
 def _restart_without_loader_variables() -> None:

@@ -45,6 +45,20 @@ def test_foreign_modules_are_not_imported(tmp_path: Path, name: str, module: boo
     assert "will use" in result.stdout
 
 
+@pytest.mark.parametrize("module", [pytest.param(True, marks=NEEDS_PYTHON_311), False])
+def test_variables_of_a_sitecustomize_are_not_those_of_the_shell(tmp_path: Path, module: bool) -> None:
+    path = tmp_path / "path"
+    path.mkdir()
+    (path / "sitecustomize.py").write_text(
+        "import os; os.environ['TF_GPU_ALLOCATOR'] = 'x'\n", encoding="utf-8"
+    )
+    arguments = ("check", "--json", "--python", sys.executable)
+    result = run_tfdoctor(*arguments, path=path, module=module, tmp_path=tmp_path)
+    origins = json.loads(result.stdout)["facts"]["environment"]["origins"]
+    (origin,) = [origin for origin in origins if origin["name"] == "TF_GPU_ALLOCATOR"]
+    assert (origin["by"], origin["path"]) == ("start", str(path / "sitecustomize.py"))
+
+
 def test_tfdoctor_found_through_pythonpath_starts(tmp_path: Path) -> None:
     import tfdoctor as package
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sys
+import venv
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tfdoctor.diagnosis import make_live_system
-from tfdoctor.probes.interpreter_selection import choose_python, read_kernel_variables
+from tfdoctor.probes.interpreter_selection import (
+    choose_python,
+    examine_python_on_path,
+    find_other_pythons,
+    read_kernel_variables,
+)
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
@@ -119,6 +125,78 @@ def test_uvx_environment_of_tfdoctor_is_skipped(tmp_path: Path, shell: Path) -> 
     uvx_bin = make_program(tmp_path / "cache/uv/archive-v0/AVYZ-bSU0MlVqI4s/bin/python3").parent
     choice = choose_python(make_system(tmp_path, shell, PATH=f"{uvx_bin}:{shell}:/usr/bin:/bin"), None)
     assert choice.path == f"{shell}/python3"
+
+
+# ---------------------------------------------------------------- the Python that `python` starts
+
+
+@pytest.mark.parametrize(
+    "case", ["without TensorFlow", "with TensorFlow", "the environment itself", "no Python"]
+)
+def test_python_on_path_is_asked_for_tensorflow(tmp_path: Path, case: str) -> None:
+    """A shim leads to another Python, to the environment itself or to none. Nothing of the working folder is imported."""
+    env, other, shims = tmp_path / "env", tmp_path / "other", tmp_path / "pyenv/shims"
+    for folder in (env, other):
+        venv.create(folder, symlinks=True)
+    package = next(other.glob("lib/python*/site-packages")) / "tensorflow"
+    if case == "with TensorFlow":
+        package.mkdir()
+        (package / "__init__.py").touch()
+    shim = make_program(shims / "python")
+    target = {"the environment itself": env, "no Python": tmp_path / "nowhere"}.get(case, other)
+    shim.write_text(f'#!/bin/sh\nexec {target}/bin/python "$@"\n')
+    system = make_system(tmp_path, shims, VIRTUAL_ENV=str(env))
+    (tmp_path / "work/os.py").write_text("raise SystemExit('of the working folder')\n")
+    choice = examine_python_on_path(system, choose_python(system, None), timeout=30)
+    expected_package = {"with TensorFlow": str(package.parent), "the environment itself": None}.get(case, "")
+    assert choice.on_path_tensorflow == expected_package
+    assert choice.on_path == ("" if case == "the environment itself" else str(shim))
+
+
+def make_project(folder: Path, shell: Path, file: str = "uv.lock") -> Path:
+    """Create a project with an environment, and return the interpreter."""
+    env = make_environment(folder / ".venv", shell / "python3")
+    (env / "lib").mkdir()
+    (folder / file).touch()
+    return env / "bin/python"
+
+
+@pytest.mark.parametrize(
+    ("file", "tool"),
+    [("uv.lock", "uv"), ("poetry.lock", "poetry"), ("pdm.lock", "pdm"), ("Pipfile", "pipenv")],
+)
+def test_environment_of_a_project_is_chosen(tmp_path: Path, shell: Path, file: str, tool: str) -> None:
+    system = make_system(tmp_path, shell, PATH=f"{shell}:/usr/bin:/bin")
+    python = make_project(tmp_path / "work", shell, file)
+    choice = choose_python(system, None)
+    assert (choice.path, choice.how) == (str(python), f"`{tool} run`")
+    (tmp_path / "work/src").mkdir()
+    below = LiveSystem(env=dict(system.env), cwd=str(tmp_path / "work/src"))
+    assert choose_python(below, None).path == str(python)
+    other = make_environment(tmp_path / "env", shell / "python3")
+    active = LiveSystem(env={**system.env, "VIRTUAL_ENV": str(other)}, cwd=system.cwd)
+    assert choose_python(active, None).path == f"{other}/bin/python"
+
+
+@pytest.mark.parametrize("trick", ["made elsewhere", "in the index of git", "anybody may write"])
+def test_environment_that_came_with_a_project_is_not_run(tmp_path: Path, shell: Path, trick: str) -> None:
+    system = make_system(tmp_path, shell, PATH=f"{shell}:/usr/bin:/bin")
+    python = make_project(tmp_path / "work", shell)
+    if trick == "made elsewhere":
+        (python.parent / "activate").write_text("VIRTUAL_ENV=/home/them/.venv\n")
+    elif trick == "in the index of git":
+        (tmp_path / "work/.git").mkdir()
+        (tmp_path / "work/.git/index").write_bytes(b"DIRC\0\0.venv/bin/python\0")
+    else:
+        python.parent.chmod(0o777)
+    choice = choose_python(system, None)
+    assert choice.path == f"{shell}/python3"
+    package = python.parent.parent / "lib/python3.9/site-packages/tensorflow"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    assert [(other.path, other.how) for other in find_other_pythons(system, choice, "")] == [
+        (str(python), "`uv run`")
+    ]
 
 
 # ---------------------------------------------------------------- Jupyter

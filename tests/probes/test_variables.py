@@ -15,6 +15,7 @@ import tfdoctor.payload
 from lab import standins
 from startup import needs_sitecustomize
 from tfdoctor.core.facts import MODULE_PATH, Origin, value_of
+from tfdoctor.diagnosis import make_live_system
 from tfdoctor.probes import driver, environment
 from tfdoctor.system import LiveSystem
 
@@ -163,6 +164,37 @@ def test_line_of_the_activate_script(env: Path, line: str, value: str, *, ours: 
     expected = Origin(HIDE, "activation", None, str(script), number, line) if ours else Origin(HIDE, "shell")
     assert origin == expected
     assert probe_environment(env, {HIDE: value}).find_origin(HIDE) == Origin(HIDE, "shell")  # not activated
+
+
+@pytest.mark.parametrize(
+    ("line", "is_setting"),
+    [
+        (f'export {HIDE}=""', True),
+        (f"{HIDE}=; export {HIDE}", True),
+        (f"alias cpu='{HIDE}= python'", False),
+        (f"{HIDE}= python train.py", False),
+    ],
+)
+def test_line_of_the_users_profile(env: Path, tmp_path: Path, line: str, *, is_setting: bool) -> None:
+    (tmp_path / ".bashrc").write_text(f"# mine\n{line}\n", encoding="utf-8")
+    origin = probe_environment(env, {HIDE: "", "HOME": str(tmp_path)}).find_origin(HIDE)
+    expected = Origin(HIDE, "profile", None, f"{tmp_path}/.bashrc", 2, line)
+    assert origin == (expected if is_setting else Origin(HIDE, "shell"))
+
+
+def test_file_of_uv_run(env: Path, tmp_path: Path) -> None:
+    """`uv run` does not change a variable that is set already."""
+    (tmp_path / "gpu.env").write_text(f"A=1\nexport {HIDE}='-1' # no GPU\n", encoding="utf-8")
+    variables = {"PATH": "/usr/bin", "UV_ENV_FILE": str(tmp_path / "gpu.env")}
+    for before, value in (({}, "-1"), ({HIDE: "0"}, "0")):
+        system = make_live_system(None, {**variables, **before})
+        facts = environment.probe(system, str(env / "bin/python"), timeout=30)
+        origin = facts.find_origin(HIDE)
+        assert origin is not None
+        assert (facts.variables[HIDE], origin.by, origin.line) == (
+            (value, "shell", None) if before else (value, "uv", 2)
+        )
+    assert HIDE not in make_live_system(None, {**variables, "UV_NO_ENV_FILE": "1"}).env
 
 
 def test_each_path_entry_has_its_own_origin(env: Path) -> None:

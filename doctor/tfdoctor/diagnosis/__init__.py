@@ -12,6 +12,7 @@ from tfdoctor.core.facts import value_of
 from tfdoctor.probes.interpreter_selection import (
     choose_python,
     describe_unusable_environment,
+    iter_uv_variables,
     read_kernel_variables,
 )
 from tfdoctor.probes.target import start_query
@@ -53,11 +54,15 @@ def make_live_system(python: str | None, env: Mapping[str, str] | None = None) -
     """Return this machine as a system to examine.
 
     `env` replaces the environment variables of this process; None keeps them. If `python` is the kernel.json of a
-    Jupyter kernel, the variables in that file are added.
+    Jupyter kernel, the variables in that file are added, and otherwise those that `uv run` adds.
     """
     system = LiveSystem(env=env)
-    kernel_env = read_kernel_variables(system, python) if python else {}
-    return LiveSystem(env={**system.env, **kernel_env}) if kernel_env else system
+    added = (
+        read_kernel_variables(system, python)
+        if python
+        else {name: value for name, value, *_ in iter_uv_variables(system) if name not in system.env}
+    )
+    return LiveSystem(env={**system.env, **added}) if added else system
 
 
 def _ignore_message(message: str) -> None:

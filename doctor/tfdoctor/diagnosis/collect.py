@@ -190,6 +190,10 @@ def _collect_facts(
     def probe_variables() -> EnvironmentFacts:
         return get_value(variables_result, "that Python's variables", lambda _: environment.probe(system))
 
+    path_result = start(
+        "python on PATH",
+        lambda: interpreter_selection.examine_python_on_path(system, choice, timeout=probe_timeout / 2),
+    )
     first_driver_result = start("driver", query_driver)
     unhidden_result = start(
         "driver, nothing hidden",
@@ -273,6 +277,7 @@ def _collect_facts(
         ),
     )
     loader_fact = get_value(loader_result, "the loader", _return_reason)
+    choice = get_value(path_result, "the Python on PATH", lambda _: choice)
     if not isinstance(tensorflow_fact, Known):
         other_pythons = start("other Pythons", lambda: _add_other_pythons(system, choice, python_fact))
         choice = get_value(other_pythons, "the other Pythons here", lambda _: choice)

@@ -114,6 +114,15 @@ def list_activation_files(start_variables):
     return (scripts + sourced_files)[:MAX_ITEMS]
 
 
+def list_profile_files():
+    """Return (kind, file) of the files that shells read when they start: the machine's, then the user's."""
+    machine = ["/etc/environment", "/etc/profile", "/etc/bash.bashrc"] + sorted(glob.glob("/etc/profile.d/*.sh"))
+    home = os.environ.get("HOME", "")
+    own = (".profile", ".bash_profile", ".bash_login", ".zshenv", ".zprofile", ".zshrc", ".bashrc", ".bash_aliases")
+    files = [("machine", path) for path in machine]
+    return files + ([("profile", os.path.join(home, name)) for name in own] if os.path.isabs(home) else [])
+
+
 def find_lines(path, kind, names):
     """Return the lines of a file that contain one of the names. Comments are ignored.
 
@@ -206,7 +215,8 @@ def main():
             lines += find_lines(path, "activation", relevant_names)
         if read(interpreter)[:2] == "#!":
             lines += find_lines(interpreter, "wrapper", relevant_names)
-        lines += find_lines("/etc/environment", "machine", relevant_names)
+        for kind, path in list_profile_files()[:MAX_ITEMS]:
+            lines += find_lines(path, kind, relevant_names)
     try:
         passed_variables = json.loads(os.environ.get("TFDOCTOR_GIVEN", ""))
     except ValueError:

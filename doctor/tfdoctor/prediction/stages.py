@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
-from tfdoctor.core.facts import Absent, Unknown, value_of
+from tfdoctor.core.facts import Absent, Known, Unknown, value_of
 from tfdoctor.core.facts.python import UnusablePython
 from tfdoctor.core.findings import Cause, Prediction
 from tfdoctor.prediction.build import (
@@ -48,6 +48,17 @@ NVML_VERSION_MISMATCH = 18
 def predict(facts: Facts, compat: Compat) -> Prediction:
     """Return the prediction for the examined environment, without any I/O."""
     prediction = _run_stages(facts, compat)
+    choice = facts.choice
+    if choice is not None and choice.on_path_tensorflow == "" and isinstance(facts.tensorflow, Known):
+        reason = f"`python` on PATH is {choice.on_path}, which has no TensorFlow."
+        return replace(
+            prediction,
+            gpu_registered=False,
+            gpu_count=0,
+            cause=Cause.PYTHON_UNUSABLE,
+            import_ok=False,
+            reasons=(*prediction.reasons, reason),
+        )
     other = predict_hidden_tensorflow(facts, compat, prediction, _run_stages)
     if other is None:
         return prediction

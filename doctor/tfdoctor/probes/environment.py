@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.core.facts import LIST_VARIABLES, MODULE_PATH, EnvironmentFacts, Origin
 from tfdoctor.core.facts.variables import KNOWN_VARIABLES, find_misspelt_variables
 from tfdoctor.core.text import clean
-from tfdoctor.probes.interpreter_selection import read_kernel_variables
+from tfdoctor.probes.interpreter_selection import iter_uv_variables, read_kernel_variables
 from tfdoctor.system.payloads import run_payload
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ Every machine has `sh`. If a recording lacks it, the programs were not recorded.
 """
 STARTUP_PREFIXES = ("LD_", "PYTHON")
 """Prefixes of variables that are read only when a process starts: a later change has no effect."""
+_COMMAND_OR_ALIAS = re.compile(r"\s*(?:alias\s|[A-Za-z_]\w*=[^\s;&|\"'$`()]*\s+[\w./-])")
+"""A line of a shell script that sets a variable for one command only."""
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
 
 
@@ -93,7 +95,7 @@ def probe(
     variables = dict(sorted(select_variables(variables).items()))
     added = [str(name) for name in answer.get("added") or () if isinstance(name, str)]
     locations = [location for location in answer.get("places") or () if isinstance(location, dict)]
-    locations += _list_kernel_lines(system, kernel) if kernel is not None else ()
+    locations += _list_kernel_lines(system, kernel) if kernel is not None else _list_uv_lines(system)
     return EnvironmentFacts(
         variables=variables,
         misspelt=find_misspelt_variables({*system.env, *variables_after, *added}),
@@ -215,7 +217,7 @@ def _find_origins(
                 origin = next(
                     (
                         candidate
-                        for kind in ("kernel", "activation", "machine")
+                        for kind in ("kernel", "uv", "activation", "profile", "machine")
                         if (candidate := _find_origin(name, kind, locations, env, entry=entry, value=value))
                         is not None
                     ),
@@ -254,6 +256,15 @@ def _list_kernel_lines(system: System, path: str) -> list[dict[str, Any]]:
             {"name": name, "kind": "kernel", "path": path, "line": next(numbers, None), "text": text}
         )
     return locations
+
+
+def _list_uv_lines(system: System) -> list[dict[str, Any]]:
+    """Return the lines of the files that UV_ENV_FILE names, in the format of the child's answer."""
+    return [
+        {"name": name, "kind": "uv", "path": path, "line": number, "text": text}
+        for name, value, path, number, text in iter_uv_variables(system)
+        if system.env.get(name) == value
+    ]
 
 
 def _split_entries(name: str, value: str) -> tuple[str, ...]:
@@ -314,7 +325,7 @@ def _can_set(name: str, text: str, env: Mapping[str, str], entry: str | None, va
     `env` is used to expand variables in the line. If the value in the line cannot be parsed, the result is true.
     """
     match = re.search(rf'(?<![A-Za-z0-9_]){re.escape(name)}("?\s*:\s*|=)(.*)', text)
-    if match is None:
+    if match is None or _COMMAND_OR_ALIAS.match(text):
         return False
     # The variable itself is not expanded: "$PATH" in its own assignment means the earlier value.
     expanded = re.sub(

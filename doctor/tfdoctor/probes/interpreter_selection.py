@@ -5,6 +5,7 @@ An active environment that cannot be used is not ignored silently: the result li
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import posixpath
@@ -15,6 +16,7 @@ from tfdoctor.core.errors import UsageError
 from tfdoctor.core.facts.python import PYTHON_OPTION, OtherPython, PythonChoice, UnusableEnvironment
 from tfdoctor.core.text import clean_line
 from tfdoctor.probes.files import list_names, load_text
+from tfdoctor.system.payloads import make_payload_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +30,18 @@ ACTIVE_VARIABLES = {
     "CONDA_PREFIX": "the active conda environment",
 }
 """The variables that name an active environment, each with a description of the environment."""
+PROJECT_FILES = (
+    ("uv.lock", "uv", ".venv"),
+    ("poetry.lock", "poetry", ".venv"),
+    ("pdm.lock", "pdm", ".venv"),
+    ("Pipfile", "pipenv", ".venv"),
+    ("pixi.lock", "pixi", ".pixi/envs/default"),
+    ("pixi.toml", "pixi", ".pixi/envs/default"),
+    ("pyproject.toml", "uv", ".venv"),
+)
+"""(file of a project, the tool that it belongs to, the environment that `TOOL run` uses), the surest first."""
+MAX_PARENTS = 8
+"""The maximum number of folders above the working folder that are searched for a project."""
 ENVIRONMENT_NAMES = (".venv", "venv", "env", ".env")
 """Common names of the environment in the folder of a project."""
 MAX_FOLDERS = 40
@@ -38,6 +52,18 @@ _UV_CACHE_PYTHON = re.compile(r"/(?:archive|environments|builds)-v\d{1,3}/[^/]{1
 """An interpreter in uv's cache: `uvx tfdoctor` puts its temporary environment first on PATH."""
 _PYVENV_SETTING = re.compile(r"^[ \t]*(\w{1,40})[ \t]*=[ \t]*(.{1,400}?)[ \t]*$", re.MULTILINE)
 """A line of pyvenv.cfg."""
+FIND_TENSORFLOW_CODE = """\
+import sys
+sys.path[:] = [folder for folder in sys.path if folder[:1] == "/"]
+import os
+found = [f for f in sys.path if os.path.exists(os.path.join(f, "tensorflow", "__init__.py"))]
+print("tfdoctor-path:" + sys.prefix + ":" + (found or [""])[0])
+"""
+"""Code that prints the prefix of a Python and the folder of its TensorFlow. It imports nothing of the working folder."""
+_ENV_FILE_LINE = re.compile(
+    r"""\s*(?:export\s+)?([A-Za-z_]\w{0,60})\s*=\s*(["']?)(.{0,400}?)\2\s*(?:\s#.*)?$"""
+)
+"""A line of a file that `uv run` reads: a name, and a value in quotes or without."""
 _PYTHON_NAME = re.compile(r"python(?:\d(?:\.\d{1,2})?t?)?(?:\.exe)?\Z", re.IGNORECASE)
 """The file name of a Python interpreter."""
 
@@ -47,7 +73,8 @@ def choose_python(system: System, requested: str | None) -> PythonChoice:
 
     `requested` is the value of `--python`: a command, an interpreter, the folder of an environment, or a Jupyter
     kernel.json, which stands for the Python that it starts. If it is None, the Python of the active virtual or conda
-    environment is chosen, else `python3` on PATH, else `python`. Raise UsageError if there is no Python to run.
+    environment is chosen, else that of the project in the working folder, else `python3` on PATH, else `python`. Raise
+    UsageError if there is no Python to run.
     """
     if requested is not None:
         return _find_requested(system, requested)
@@ -66,6 +93,9 @@ def choose_python(system: System, requested: str | None) -> PythonChoice:
                 on_path=_find_other_on_path(system, prefix),
             )
         unusable.append(diagnose_environment(system, variable, prefix))
+    project_choice = _choose_project_environment(system) if not unusable else None
+    if project_choice is not None:
+        return project_choice
     for name in ("python3", "python"):
         python = _find_on_path(system, name)
         if python:
@@ -117,6 +147,29 @@ def _find_other_on_path(system: System, prefix: str) -> str:
     return python if shim or system.realpath(get_prefix(python)) != real_prefix else ""
 
 
+def examine_python_on_path(system: System, choice: PythonChoice, *, timeout: float) -> PythonChoice:
+    """Return the choice with what `on_path` imports as TensorFlow, without `on_path` if it is the same environment.
+
+    `timeout` is in seconds. A shim of a version manager may lead to the environment itself.
+    """
+    if not choice.on_path:
+        return choice
+    result = system.run(
+        (choice.on_path, "-c", FIND_TENSORFLOW_CODE),
+        timeout=timeout,
+        env=make_payload_variables(system),
+        key="python:on-path",
+    )
+    line = next((line for line in result.stdout.splitlines() if line.startswith("tfdoctor-path:")), "")
+    if line:
+        _, prefix, folder = line.split(":", 2)
+        if system.realpath(prefix) == system.realpath(get_prefix(choice.path)):
+            return dataclasses.replace(choice, on_path="")
+        return dataclasses.replace(choice, on_path_tensorflow=clean_line(folder))
+    # A shim without a Python behind it ends with an error, and so does the user's program.
+    return dataclasses.replace(choice, on_path_tensorflow="" if result.returncode else None)
+
+
 def _find_on_path(system: System, name: str) -> str | None:
     """Return the path of a command on PATH, or None if it is missing.
 
@@ -143,6 +196,58 @@ def _find_python(system: System, prefix: str) -> str | None:
         if system.exists(path):
             return path
     return None
+
+
+# ---------------------------------------------------------------- environment of a project
+
+
+def _choose_project_environment(system: System) -> PythonChoice | None:
+    """Return the choice of the environment that `uv run` and the like use here, or None if there is none.
+
+    An environment that came with the project's files is not run: it is chosen only if this user created it here.
+    """
+    for python, tool in _iter_project_environments(system):
+        if _was_created_by_user(system, get_prefix(python)):
+            reason = f"this project's environment, which `{tool} run` uses"
+            return PythonChoice(python, f"`{tool} run`", reason)
+    return None
+
+
+def _iter_project_environments(system: System) -> Iterator[tuple[str, str]]:
+    """Yield (interpreter, tool) of the environments of the project that contains the working folder."""
+    folder = system.cwd.rstrip("/")
+    for _ in range(MAX_PARENTS):
+        if not folder or folder == system.env.get("HOME", "").rstrip("/"):
+            return
+        for file, tool, name in PROJECT_FILES:
+            prefix = f"{folder}/{name}"
+            is_tool_known = file != "pyproject.toml" or "uv" in _load_pyvenv(system, prefix)
+            if system.exists(f"{folder}/{file}") and system.exists(f"{prefix}/bin/python") and is_tool_known:
+                yield f"{prefix}/bin/python", tool
+                return
+        folder = posixpath.dirname(folder)
+
+
+def _was_created_by_user(system: System, prefix: str) -> bool:
+    """Return whether this user created an environment at this path.
+
+    Files that came with a project, from a repository or an archive, do not know the folder that they are put into, or
+    git has them in its index. Everything must belong to this user, and nobody else may be allowed to write to it.
+    """
+    project = prefix.removesuffix("/.venv").removesuffix("/.pixi/envs/default")
+    try:
+        index = system.read_bytes(f"{project}/.git/index", limit=64 << 20)
+    except OSError:
+        index = b""
+    has_own_path = _was_created_as(system, prefix, prefix) or system.is_dir(f"{prefix}/conda-meta")
+    if not has_own_path or prefix.removeprefix(f"{project}/").encode() in index:
+        return False
+    paths = (project, prefix, f"{prefix}/bin", f"{prefix}/lib")
+    result = system.run(("stat", "-c", "%u %A", *paths), timeout=WHICH_TIMEOUT_S)
+    modes = [line.split() for line in result.stdout.splitlines()]
+    return len(modes) == len(paths) and all(
+        owner == str(system.platform.get("uid")) and mode[8:9] == "-" for owner, mode in modes
+    )
 
 
 # ---------------------------------------------------------------- requested by the user
@@ -269,6 +374,20 @@ def read_kernel_variables(system: System, requested: str) -> dict[str, str]:
     command = _load_kernel_command(system, path) if path is not None else None
     _, variables = command if command is not None else ("", {})
     return _filter_variables(variables)
+
+
+def iter_uv_variables(system: System) -> Iterator[tuple[str, str, str, int, str]]:
+    """Yield (name, value, file, line number, line) of the variables in the files that UV_ENV_FILE names.
+
+    `uv run` sets those that are not set already.
+    """
+    files = "" if system.env.get("UV_NO_ENV_FILE") else system.env.get("UV_ENV_FILE", "")
+    for file in files.split():
+        path = _make_absolute(system, file)
+        for number, line in enumerate((load_text(system, path) or "").splitlines(), 1):
+            match = _ENV_FILE_LINE.match(line)
+            if match is not None:
+                yield match[1], match[3], path, number, line
 
 
 def _filter_variables(variables: dict[str, Any]) -> dict[str, str]:
@@ -436,8 +555,20 @@ def _iter_candidates(system: System, choice: PythonChoice, examined_prefix: str)
             yield f"{environment}/bin/python", f"made as {lost.prefix}"
     if choice.on_path:
         yield choice.on_path, "what the shell finds"
+    for python, tool in _iter_project_environments(system):
+        yield python, f"`{tool} run`"
     for name in ENVIRONMENT_NAMES:
         yield f"{cwd}/{name}/bin/python", f"{name} in the working folder"
+    settings = load_text(system, f"{cwd}/.vscode/settings.json", 1 << 14) or ""
+    setting = re.search(r'"python\.(?:defaultInterpreterPath|pythonPath)"\s*:\s*"([^"\n]{1,400})"', settings)
+    if setting is not None:
+        path = _make_absolute(system, setting[1].replace("${workspaceFolder}", cwd))
+        yield (path if "/bin/" in path else f"{path}/bin/python"), "the setting of VS Code here"
+    jupyter = system.which("jupyter")
+    launcher = (load_text(system, jupyter, 1 << 12) or "") if jupyter is not None else ""
+    shebang = re.match(r"#!\s*(/[^\s]{1,400})", launcher)
+    if shebang is not None and _PYTHON_NAME.match(posixpath.basename(shebang[1])):
+        yield shebang[1], "what `jupyter` starts"
     for folder in (
         f"{home}/.local/share/jupyter/kernels" if home else "",
         f"{examined_prefix}/share/jupyter/kernels",

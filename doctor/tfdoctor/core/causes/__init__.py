@@ -581,7 +581,7 @@ class Cause(str, enum.Enum):
     )
     PYTHON_UNUSABLE = CauseData(
         "python-unusable",
-        "The examined Python does not start, does not answer, or is gone.",
+        "The examined Python does not start, does not answer, is gone, or is not the one that the shell starts.",
         finding_title="Python does not start",
         finding_code="TFD317",
         allows_registration=False,

@@ -32,6 +32,8 @@ class Origin:
     * "wrapper": the interpreter, which is a script that sets the variable
     * "activation": a script that runs when the environment is activated
     * "kernel": the requested kernel.json
+    * "uv": a file that UV_ENV_FILE names
+    * "profile": a file that shells read when they start, such as ~/.bashrc
     * "machine": /etc/environment
     * "shell": the process that started tfdoctor; the file is not known
     """

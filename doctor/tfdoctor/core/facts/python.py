@@ -67,6 +67,8 @@ class PythonChoice:
     """The names of the variables that the kernel.json sets; their values may be secret."""
     on_path: str = ""
     """The path of `python` on PATH, if it is outside the active environment; else empty."""
+    on_path_tensorflow: str | None = None
+    """The tensorflow package that `on_path` imports; "" if it has none, None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

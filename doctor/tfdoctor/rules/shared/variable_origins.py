@@ -128,22 +128,25 @@ def _format_permanent_change(context: RuleContext, origin: Origin | None) -> str
     if origin is None or not origin.path or origin.by == "kernel":
         return ""
     label = format_origin(context, origin.name, origin.entry)
+    if origin.by == "profile":
+        return f" {label} does it in each new shell."
+    if origin.by == "uv":
+        return f" {label} does it: `uv run` reads that file, because UV_ENV_FILE names it."
     if _is_environment_file(context, origin.path):
         return f" {label} does it, whenever the environment is activated."
     return f" To make this permanent, remove it from {label}, which is not this environment's own."
 
 
 def list_permanent_removal_commands(context: RuleContext, name: str, entry: str | None = None) -> list[str]:
-    """Return the command that removes the setting from the activation script or from conda's variables.
+    """Return the command that removes the setting from the activation script, conda's variables or the user's profile.
 
     Return an empty list if the origin is a different file, or if the line does more than set this variable.
     """
     origin = context.facts.environment.find_origin(name, entry)
-    if (
-        origin is None
-        or origin.by != "activation"
-        or origin.line is None
-        or not _is_environment_file(context, origin.path)
+    if origin is None or origin.line is None:
+        return []
+    if origin.by not in ("profile", "uv") and not (
+        origin.by == "activation" and _is_environment_file(context, origin.path)
     ):
         return []
     if origin.path.endswith("/conda-meta/state"):
@@ -161,7 +164,7 @@ def list_permanent_removal_commands(context: RuleContext, name: str, entry: str 
     # without an entry, the line must set a plain value: no substitution, no second command
     elif not re.fullmatch(r"""(?:"[^"$`\\]*"|'[^']*'|[^\s;&|"'$`\\()]*)\s*(?:#.*)?""", value):
         return []
-    return [_make_comment_out_command(origin, ": # ")]
+    return [_make_comment_out_command(origin, "# " if origin.by == "uv" else ": # ")]
 
 
 def _make_comment_out_command(origin: Origin, comment_mark: str) -> str:
@@ -200,6 +203,18 @@ def _build_startup_variable_remedy(
             (grep_command,) if quoted_folders and origin.by == "start" else (),
         )
     label = format_origin(context, origin.name)
+    python_path = split_path_list("PYTHONPATH", context.facts.environment.variables.get("PYTHONPATH", ""))
+    folder = posixpath.dirname(origin.path)
+    path_entries = [entry for entry in python_path if posixpath.normpath(entry) == folder]
+    if path_entries:
+        return make_entries_removal_remedy(
+            context,
+            "PYTHONPATH",
+            path_entries,
+            [entry for entry in python_path if entry not in path_entries],
+            f"{text} `unset` is of no use: {label} sets it whenever a Python starts with {folder} in PYTHONPATH. Take the "
+            "folder out, or the line.",
+        )
     if not _is_environment_file(context, origin.path):
         return Remedy(
             f"{text} `unset` is of no use: {label} sets it whenever this Python starts. That file is not this "
