@@ -183,7 +183,7 @@ def test_environment_that_came_with_a_project_is_not_run(tmp_path: Path, shell: 
     system = make_system(tmp_path, shell, PATH=f"{shell}:/usr/bin:/bin")
     python = make_project(tmp_path / "work", shell)
     if trick == "made elsewhere":
-        (python.parent / "activate").write_text("VIRTUAL_ENV=/home/them/.venv\n")
+        (python.parent / "activate").write_text("VIRTUAL_ENV=/srv/them/.venv\n")
     elif trick == "in the index of git":
         (tmp_path / "work/.git").mkdir()
         (tmp_path / "work/.git/index").write_bytes(b"DIRC\0\0.venv/bin/python\0")
