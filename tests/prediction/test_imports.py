@@ -184,11 +184,13 @@ def test_backend_of_keras(value: str, keras: str, version: str, expected: str) -
     tensorflow = value_of(facts.tensorflow)
     assert tensorflow is not None
     build = describe_build(tensorflow, COMPAT)
-    variables = {"KERAS_BACKEND": value}
-    assert imports.get_keras_backend(value_of(facts.python), build, variables) == expected
-    assert (
-        imports.get_keras_backend(None, build, variables) == imports.get_keras_backend(None, build, {}) == ""
-    )
+    path = "/srv/.keras/keras.json"
+    unset = replace(facts.environment, keras_file=path, keras_backend=value)
+    is_set = replace(unset, variables={"KERAS_BACKEND": value}, keras_backend="tensorflow")
+    for environment, origin in ((is_set, "KERAS_BACKEND"), (unset, path)):
+        wanted = (expected, origin if expected else "")
+        assert imports.get_keras_backend(value_of(facts.python), build, environment) == wanted
+        assert imports.get_keras_backend(None, build, environment) == ("", "")
 
 
 def test_unknown_import_has_a_reason() -> None:

@@ -197,6 +197,24 @@ def test_file_of_uv_run(env: Path, tmp_path: Path) -> None:
     assert HIDE not in make_live_system(None, {**variables, "UV_NO_ENV_FILE": "1"}).env
 
 
+@pytest.mark.parametrize(
+    ("text", "backend"),
+    [
+        ('{"backend": "torch", "floatx": "float32"}', "torch"),
+        ('{"floatx": "float32"}', ""),
+        ("[", ""),
+        ("[]", ""),
+    ],
+)
+def test_backend_in_the_file_of_keras(tmp_path: Path, text: str, backend: str) -> None:
+    (tmp_path / ".keras").mkdir()
+    path = tmp_path / ".keras/keras.json"
+    path.write_text(text, encoding="utf-8")
+    for variables in ({"HOME": str(tmp_path)}, {"HOME": "/nowhere", "KERAS_HOME": str(tmp_path / ".keras")}):
+        facts = environment.probe(LiveSystem(env=variables))
+        assert (facts.keras_file, facts.keras_backend) == ((str(path), backend) if backend else ("", ""))
+
+
 def test_each_path_entry_has_its_own_origin(env: Path) -> None:
     script = env / "bin/activate"
     line = 'export LD_LIBRARY_PATH="$VIRTUAL_ENV/lib64:/opt/old/:$LD_LIBRARY_PATH"'

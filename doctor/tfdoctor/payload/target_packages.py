@@ -8,7 +8,7 @@ from target_files import REFUSED_PATHS, has_syntax_error, is_truncated, is_forei
 RELEVANT_PACKAGE = re.compile(
     r"^(~|tensorflow|tf[-_]nightly|tf[-_]|intel[-_]tensorflow|nvidia|numpy$|protobuf$|keras|torch$|jax|h5py$|ml[-_]dtypes$"
     r"|typing[-_]extensions$|tensorrt|wrapt$|absl[-_]py$|gast$|grpcio$|tensorboard$|cupy|six$|google[-_]pasta$"
-    r"|flatbuffers$|opt[-_]einsum$|astunparse$|setuptools$|scipy$|pandas$|rocm|jetson)",
+    r"|flatbuffers$|opt[-_]einsum$|astunparse$|setuptools$|scipy$|openvino$|pandas$|rocm|jetson)",
     re.IGNORECASE,
 )
 TENSORFLOW_NAME = re.compile(r"^(tensorflow|tensorflow[-_](gpu|cpu|rocm|macos|intel|aarch64|directml)|tf[-_]nightly([-_](gpu|cpu))?|intel[-_]tensorflow)$", re.IGNORECASE)

@@ -22,11 +22,9 @@ from tfdoctor.prediction.rehearsal import BREAKING_DIFFERENCES, list_removed_dis
 from tfdoctor.prediction.shadowing import find_leading_folder, find_leading_package
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tfdoctor.compat import Compat
     from tfdoctor.compat.companions import Companion
-    from tfdoctor.core.facts import Facts, PythonFacts, ReplacedLibrary, TensorFlowFacts
+    from tfdoctor.core.facts import EnvironmentFacts, Facts, PythonFacts, ReplacedLibrary, TensorFlowFacts
     from tfdoctor.prediction.build import Build
     from tfdoctor.prediction.failures import ImportFailure
 
@@ -70,7 +68,7 @@ def find_import_failure(
             )
     if lacks_avx(facts, tensorflow, build):
         return Cause.ILLEGAL_INSTRUCTION_AVX, "The processor has no AVX, with which this build is compiled."
-    breaking_variable = find_import_breaking_variable(python, build, facts.environment.variables, compat)
+    breaking_variable = find_import_breaking_variable(python, build, facts.environment, compat)
     if breaking_variable is not None:
         _, reason = breaking_variable
         return Cause.HIDDEN_BY_ENV, reason
@@ -132,19 +130,25 @@ def lacks_avx(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> bool:
     return needs_avx and bool(machine.cpu_flags) and "avx" not in machine.cpu_flags
 
 
-def get_keras_backend(python: PythonFacts | None, build: Build, variables: Mapping[str, str]) -> str:
-    """Return the backend that KERAS_BACKEND selects; "" if it is unset or this Keras ignores it."""
+def get_keras_backend(
+    python: PythonFacts | None, build: Build, environment: EnvironmentFacts
+) -> tuple[str, str]:
+    """Return (backend, origin): KERAS_BACKEND, or else keras.json, selects it. ("", "") if this Keras ignores both."""
     keras = python.list_installed_versions().get("keras", "") if python is not None else ""
     is_keras_3 = versions.is_version(keras) and versions.is_at_least(keras, "3")
-    return variables.get(BACKEND_VARIABLE, "") if is_keras_3 and build.has_trait("keras-3") else ""
+    if not is_keras_3 or not build.has_trait("keras-3"):
+        return "", ""
+    backend = environment.variables.get(BACKEND_VARIABLE, "")
+    return (backend, BACKEND_VARIABLE) if backend else (environment.keras_backend, environment.keras_file)
 
 
 def find_import_breaking_variable(
-    python: PythonFacts | None, build: Build, variables: Mapping[str, str], compat: Compat
+    python: PythonFacts | None, build: Build, environment: EnvironmentFacts, compat: Compat
 ) -> tuple[str, str] | None:
-    """Return (name, reason) of an environment variable that makes the import fail; None if there is none."""
+    """Return (name, reason) of an environment variable, or keras.json, that makes the import fail; None if none does."""
     if build.version is None:
         return None
+    variables = environment.variables
     optimize, warnings = variables.get("PYTHONOPTIMIZE", ""), variables.get("PYTHONWARNINGS", "")
     drops_docstrings = re.fullmatch(r"[0-9]{1,9}", optimize) is not None and int(optimize) >= 2
     if drops_docstrings and versions.satisfies(build.version, compat.flags.releases_needing_docstrings):
@@ -152,12 +156,9 @@ def find_import_breaking_variable(
     raises_warnings = any(entry.strip() == "error" for entry in warnings.split(","))
     if raises_warnings and versions.satisfies(build.version, compat.flags.releases_failing_on_warnings):
         return "PYTHONWARNINGS", "PYTHONWARNINGS turns warnings into errors, and the import raises warnings."
-    backend = get_keras_backend(python, build, variables)
+    backend, origin = get_keras_backend(python, build, environment)
     if backend and backend not in compat.flags.module_by_keras_backend:
-        return (
-            BACKEND_VARIABLE,
-            f"{BACKEND_VARIABLE} names {backend!r}, which Keras does not have: it raises a ValueError.",
-        )
+        return origin, f"{origin} names {backend!r}, which Keras does not have: it raises a ValueError."
     if python is not None and variables.get("SETUPTOOLS_USE_DISTUTILS") == "stdlib":
         table = compat.find_import_needs(build.version)
         if table is not None and list_removed_distutils(python, table):

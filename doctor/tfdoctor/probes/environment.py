@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.core.facts import LIST_VARIABLES, MODULE_PATH, EnvironmentFacts, Origin
 from tfdoctor.core.facts.variables import KNOWN_VARIABLES, find_misspelt_variables
-from tfdoctor.core.text import clean
+from tfdoctor.core.text import clean, clean_line
+from tfdoctor.probes.files import load_text
 from tfdoctor.probes.interpreter_selection import iter_uv_variables, read_kernel_variables
 from tfdoctor.system.payloads import run_payload
 
@@ -71,6 +72,7 @@ def probe(
     """
     programs = frozenset(name for name in REMEDY_PROGRAMS if _is_working_program(system, name))
     known_programs = programs if "sh" in programs else None
+    keras_file, keras_backend = _read_keras_file(system)
     variables_before = select_variables(system.env)
     answer = _query_child(system, python, timeout) if python is not None else {}
     variables_after = _clean_texts(answer.get("now"))
@@ -79,6 +81,8 @@ def probe(
             variables=variables_before,
             misspelt=find_misspelt_variables(system.env),
             scheduler=_find_scheduler(system.env),
+            keras_file=keras_file,
+            keras_backend=keras_backend,
             programs=known_programs,
         )
     variables_at_start = _clean_texts(answer.get("started"))
@@ -114,6 +118,8 @@ def probe(
             for name in sorted(variables_after)
             if name.startswith(STARTUP_PREFIXES) and variables_after[name] != variables_at_start.get(name)
         ),
+        keras_file=keras_file,
+        keras_backend=keras_backend,
         programs=known_programs,
     )
 
@@ -136,6 +142,18 @@ def _is_working_program(system: System, name: str) -> bool:
                 continue
     versions = re.split(r"[\s:]+", selected_versions.strip()) if selected_versions.strip() else []
     return any(system.exists(f"{root}/versions/{version}/bin/{name}") for version in versions)
+
+
+def _read_keras_file(system: System) -> tuple[str, str]:
+    """Return (path, backend) of the keras.json that Keras reads, or ("", "") if it names no backend."""
+    home = system.env.get("HOME", "")
+    folder = system.env.get("KERAS_HOME") or (f"{home}/.keras" if home else "")
+    path = f"{folder}/keras.json"
+    try:
+        backend = json.loads(load_text(system, path) or "").get("backend") if path.startswith("/") else None
+    except (ValueError, AttributeError, RecursionError):  # Keras ignores a file that it cannot read
+        return "", ""
+    return (path, clean_line(backend, limit=60)) if isinstance(backend, str) else ("", "")
 
 
 def _query_child(system: System, python: str, timeout: float) -> dict[str, Any]:

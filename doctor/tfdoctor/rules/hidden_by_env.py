@@ -71,7 +71,9 @@ def check(context: RuleContext) -> Result:
     if xla_flags_problem and context.prediction.cause is Cause.HIDDEN_BY_ENV:
         return [_build_xla_flags_finding(context, xla_flags_problem)]
     breaking_variable = (
-        find_import_breaking_variable(context.python, context.build, variables, context.compat)
+        find_import_breaking_variable(
+            context.python, context.build, context.facts.environment, context.compat
+        )
         if context.build is not None
         else None
     )
@@ -138,7 +140,17 @@ def _build_xla_flags_finding(context: RuleContext, problem: str) -> Finding:
 
 
 def _build_import_finding(context: RuleContext, name: str, problem: str) -> Finding:
-    """Return the finding that an environment variable of Python stops the import of this release."""
+    """Return the finding that an environment variable of Python, or keras.json, stops the import of this release."""
+    if name == context.facts.environment.keras_file:
+        return RULE.make_finding(
+            Cause.HIDDEN_BY_ENV,
+            Severity.ERROR,
+            f"{problem} It was written for another Keras, and KERAS_BACKEND overrides it.",
+            title=f"{name} stops import tensorflow",
+            short_title="keras.json names an unknown backend",
+            evidence=[Evidence(name, context.facts.environment.keras_backend)],
+            remedies=variable_origins.make_keras_backend_remedies(context),
+        )
     return _build_variable_finding(
         context,
         name,

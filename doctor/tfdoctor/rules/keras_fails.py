@@ -90,10 +90,10 @@ def check(context: RuleContext) -> Result:
         ]
     if shadow is not None:
         return [_build_hidden_finding(context, shadow)]
-    backend = get_keras_backend(python, build, context.facts.environment.variables)
+    backend, origin = get_keras_backend(python, build, context.facts.environment)
     package = context.compat.flags.module_by_keras_backend.get(backend, "") if backend else ""
     if package and not uses_keras_2 and package not in installed_versions:
-        return [_build_backend_finding(context, backend, package)]
+        return [_build_backend_finding(context, backend, package, origin)]
     failures = [failure for failure in context.import_failures if not failure.is_fatal]
     return [build_failing_packages_finding(context, RULE, failures)] if failures else ()
 
@@ -143,19 +143,23 @@ def _build_hidden_finding(context: RuleContext, shadow: Shadow) -> Finding:
     )
 
 
-def _build_backend_finding(context: RuleContext, backend: str, package: str) -> Finding:
-    """Return the finding that the package of the selected Keras backend is not installed."""
+def _build_backend_finding(context: RuleContext, backend: str, package: str, origin: str) -> Finding:
+    """Return the finding that the package of the Keras backend, which `origin` selects, is not installed."""
+    is_file = origin != BACKEND_VARIABLE
+    setting = f"the backend {backend} of {origin}" if is_file else f"{origin}={backend}"
     return RULE.make_finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
-        f"{BACKEND_VARIABLE} makes Keras take {backend}, which needs {package}, and that is not installed: programs that use "
+        f"{origin} makes Keras take {backend}, which needs {package}, and that is not installed: programs that use "
         f"tf.keras stop with ImportError.{variable_origins.format_origin_sentence(context, BACKEND_VARIABLE)}",
-        title=f"tf.keras fails: {BACKEND_VARIABLE}={backend} needs {package}, which is not installed",
+        title=f"tf.keras fails: {setting} needs {package}, which is not installed",
         evidence=[
-            Evidence(BACKEND_VARIABLE, backend),
+            Evidence(origin, backend),
             *variable_origins.list_origin_evidence(context, BACKEND_VARIABLE),
         ],
-        remedies=[
+        remedies=variable_origins.make_keras_backend_remedies(context)
+        if is_file
+        else [
             variable_origins.make_unset_remedy(
                 context, BACKEND_VARIABLE, "Unset the variable: Keras then computes with TensorFlow."
             )

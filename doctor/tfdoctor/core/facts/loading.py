@@ -65,6 +65,10 @@ class EnvironmentFacts:
     """Variables that Python's startup changes, with their new values; None if it removes the variable."""
     late: tuple[Origin, ...] = ()
     """Variables that Python's startup sets too late, because the loader or Python has already read them."""
+    keras_file: str = ""
+    """The path of the keras.json that Keras reads; empty if there is none."""
+    keras_backend: str = ""
+    """The backend in that file."""
     programs: frozenset[str] | None = None
     """The programs of PROGRAMS (probes/environment.py) that are on this user's PATH; None if they were not searched."""
 

@@ -7,7 +7,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.core.causes.steps import CommentOutLine, RemoveEntries, UnsetVariable
+from tfdoctor.core.causes.steps import CommentOutLine, RemoveEntries, SetVariable, UnsetVariable
 from tfdoctor.core.facts import MODULE_PATH
 from tfdoctor.core.findings import Evidence, Remedy
 from tfdoctor.core.text import split_path_list
@@ -102,6 +102,27 @@ def make_entries_removal_remedy(
         (shell_command, *dict.fromkeys(permanent_commands), format_check_command(context.target)),
         steps=(RemoveEntries(name, tuple(dict.fromkeys(entries))),),
     )
+
+
+def make_keras_backend_remedies(context: RuleContext) -> list[Remedy]:
+    """Return the remedies for a backend in keras.json that is not there: override it, or change the file."""
+    environment = context.facts.environment
+    backend = re.escape(environment.keras_backend).replace("/", r"\/")
+    check_command = format_check_command(context.target)
+    return [
+        Remedy(
+            "Have Keras compute with TensorFlow in this environment; the file stays for the others.",
+            ("export KERAS_BACKEND=tensorflow", check_command),
+            steps=(SetVariable("KERAS_BACKEND", "tensorflow"),),
+        ),
+        Remedy(
+            f"Or change {environment.keras_file}, for all environments.",
+            (
+                f"""sed -i 's/\\("backend": *\\)"{backend}"/\\1"tensorflow"/' {quote(environment.keras_file)}""",
+                check_command,
+            ),
+        ),
+    ]
 
 
 def format_path_setter(context: RuleContext, leader: LeadingFolder) -> str:
