@@ -63,6 +63,26 @@ def _list_ignored_entries(context: RuleContext, device_count: int) -> list[str]:
     return entries[device_count:] if device_count < len(entries) else []
 
 
+def _list_usable_entries(context: RuleContext, entries: list[str], used_count: int) -> list[str]:
+    """Return the entries that name a card, those after the one at which the driver stops included.
+
+    `used_count` is the number of entries before that one.
+    """
+    unhidden = context.facts.driver.cuda_unhidden
+    all_devices = (
+        unhidden_driver.devices if (unhidden_driver := value_of(unhidden) if unhidden else None) else ()
+    )
+    numbers = {str(device.ordinal) for device in all_devices}
+    uuids = [device.uuid for device in all_devices if device.uuid]
+    later_entries = [
+        entry
+        for entry in entries[used_count + 1 :]
+        if entry.strip() in numbers
+        or (entry.strip().startswith("GPU-") and any(uuid.startswith(entry.strip()) for uuid in uuids))
+    ]
+    return list(dict.fromkeys([*entries[:used_count], *later_entries]))
+
+
 def _format_devices(devices: tuple[CudaDevice, ...]) -> list[str]:
     """Return a clause for each GPU, with the number that TensorFlow gives it."""
     return [
@@ -96,7 +116,7 @@ def _build_ignored_entries_finding(
     value = context.facts.environment.variables.get(VISIBLE_DEVICES_VARIABLE, "")
     clauses = _format_devices(devices)
     entries = value.split(",")
-    valid_entries = ",".join(entries[: len(entries) - len(ignored)])
+    usable_entries = ",".join(_list_usable_entries(context, entries, len(entries) - len(ignored)))
     others_text = f" and, with it, {', '.join(ignored[1:])}" if len(ignored) > 1 else ""
     return RULE.make_finding(
         Cause.HIDDEN_BY_ENV,
@@ -106,16 +126,17 @@ def _build_ignored_entries_finding(
         "card; the driver stops "
         f"there and ignores it{others_text}. "
         f"{'; '.join(clauses)}.",
+        short_title=f"{VISIBLE_DEVICES_VARIABLE} names a card that is not there",
         title=(
             f"{VISIBLE_DEVICES_VARIABLE} is only partly used: "
-            f"{len(entries) - len(ignored)} of {len(entries)} entries name a card"
+            f"the driver takes {len(entries) - len(ignored)} of {len(entries)} entries"
         ),
         evidence=_list_evidence(context, clauses),
         remedies=[
             Remedy(
                 "Name only cards that are there (`nvidia-smi -L` lists them).",
                 (
-                    f"export {VISIBLE_DEVICES_VARIABLE}={quote(valid_entries)}",
+                    f"export {VISIBLE_DEVICES_VARIABLE}={quote(usable_entries)}",
                     format_check_command(context.target),
                 ),
             )
@@ -148,6 +169,7 @@ def _build_numbering_finding(context: RuleContext, devices: tuple[CudaDevice, ..
         Severity.INFO,
         f"{'; '.join(clauses)}.{note}",
         title="Which card is which for TensorFlow",
+        short_title="numbered differently by nvidia-smi" if differs_from_smi else "",
         evidence=_list_evidence(context, clauses),
         remedies=remedies,
     )
@@ -159,7 +181,7 @@ RULE = Rule(
     "Which card is which for TensorFlow",
     (Cause.HEALTHY, Cause.HIDDEN_BY_ENV),
     check,
-    short_title="numbered differently by nvidia-smi",
+    short_title="how the cards are numbered",
     needs=(prerequisites.require_driver_result,),
     area=GPU,
 )
