@@ -158,6 +158,18 @@ def test_trailing_slash_of_an_entry_does_not_matter(shell: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("shell", list_available_shells())
+@pytest.mark.parametrize(
+    ("value", "expected"), [(":/a", "/a"), ("/a:", "/a"), ("/a::/b", "/a:/b"), (".:/a", "/a")]
+)
+def test_empty_entry_is_the_working_folder(shell: str, value: str, expected: str, tmp_path: Path) -> None:
+    step = RemoveEntries("LD_LIBRARY_PATH", ("./",))
+    assert list_unsatisfied_steps((step,), {step.name: value}) == (step,)
+    after = source_text(shell, block(shell, step), tmp_path, **{step.name: value})
+    assert after[step.name] == expected
+    assert list_unsatisfied_steps((step,), after) == ()
+
+
+@pytest.mark.parametrize("shell", list_available_shells())
 def test_variables_are_unset_and_renamed(shell: str, tmp_path: Path) -> None:
     steps = (UnsetVariable("GONE"), RenameVariable("WRONG", "RIGHT"))
     after = source_text(shell, block(shell, *steps), tmp_path, GONE="1", WRONG='$(touch broken) it\'s "5"')

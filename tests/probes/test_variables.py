@@ -197,6 +197,13 @@ def test_file_of_uv_run(env: Path, tmp_path: Path) -> None:
     assert HIDE not in make_live_system(None, {**variables, "UV_NO_ENV_FILE": "1"}).env
 
 
+@pytest.mark.parametrize("value", [":/a", "/a:", "./:/a", ":"])
+def test_entries_that_name_the_working_folder_are_reported(env: Path, value: str) -> None:
+    """The probes are started without them, and the user's program is not."""
+    facts = probe_environment(env, {"LD_LIBRARY_PATH": value})
+    assert (facts.variables["LD_LIBRARY_PATH"], facts.late, facts.changed) == (value, (), {})
+
+
 @pytest.mark.parametrize(
     ("text", "backend"),
     [

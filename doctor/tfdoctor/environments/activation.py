@@ -112,6 +112,9 @@ def read_activated_variables(system: System, prefix: str) -> dict[str, str] | No
         for name, value in system.env.items()
         if name in temporary_names or name in ("BASH_ENV", "ENV")
     }
+    # The shell was started without the entries that name the working folder.
+    if "LD_LIBRARY_PATH" in list_inherited_variables(system, prefix):
+        restored_variables["LD_LIBRARY_PATH"] = system.env["LD_LIBRARY_PATH"]
     return {
         str(name): value for name, value in variables.items() if name not in temporary_names
     } | restored_variables
@@ -248,10 +251,11 @@ def _quote_for_csh(text: str) -> str:
 
 
 def _list_spellings(entries: Sequence[str]) -> tuple[str, ...]:
-    """Return two spellings of each entry: without and with a trailing slash."""
-    spellings = (
+    """Return the spellings of each entry: without and with a trailing slash, and empty for the working folder."""
+    spellings = [
         spelling for entry in entries for spelling in (entry.rstrip("/") or "/", f"{entry.rstrip('/')}/")
-    )
+    ]
+    spellings += [""] if "." in spellings else []
     return tuple(dict.fromkeys(spellings))
 
 
@@ -369,7 +373,10 @@ def _is_satisfied(step: ShellStep, env: Mapping[str, str]) -> bool:
         return step.name not in env
     if isinstance(step, RenameVariable):
         return step.wrong_name not in env
-    entries = {entry.rstrip("/") for entry in split_path_list(step.name, env.get(step.name, ""))}
+    value = env.get(step.name, "")
+    entries = {entry.rstrip("/") for entry in split_path_list(step.name, value)}
+    if step.name == "LD_LIBRARY_PATH" and value and "" in re.split("[:;]", value):
+        entries.add(".")  # the loader takes an empty entry for the working folder
     if isinstance(step, PrependEntries):
         return all(folder.rstrip("/") in entries for folder in step.folders)
     return not entries & {entry.rstrip("/") for entry in step.entries}

@@ -14,6 +14,7 @@ from tfdoctor.core.facts.variables import KNOWN_VARIABLES, find_misspelt_variabl
 from tfdoctor.core.text import clean, clean_line
 from tfdoctor.probes.files import load_text
 from tfdoctor.probes.interpreter_selection import iter_uv_variables, read_kernel_variables
+from tfdoctor.system.children import drop_working_folder
 from tfdoctor.system.payloads import run_payload
 
 if TYPE_CHECKING:
@@ -87,6 +88,13 @@ def probe(
         )
     variables_at_start = _clean_texts(answer.get("started"))
     variables_at_start = variables_before if variables_at_start is None else variables_at_start
+    library_path = variables_before.get("LD_LIBRARY_PATH", "")
+    reduced_env = drop_working_folder({"LD_LIBRARY_PATH": library_path} if library_path else {})
+    if library_path and variables_at_start.get("LD_LIBRARY_PATH") == reduced_env.get("LD_LIBRARY_PATH"):
+        # The child was started without the entries that name the working folder.
+        variables_at_start = {**variables_at_start, "LD_LIBRARY_PATH": library_path}
+        if variables_after.get("LD_LIBRARY_PATH") == reduced_env.get("LD_LIBRARY_PATH"):
+            variables_after = {**variables_after, "LD_LIBRARY_PATH": library_path}
     reported_before = _clean_texts(answer.get("given"))
     # A recording need not have all variables of this process.
     variables_before = variables_before if reported_before is None else select_variables(reported_before)
