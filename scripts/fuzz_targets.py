@@ -299,7 +299,7 @@ def run_pythons(data: bytes) -> None:
 
 
 def check_recording(host: str, *, whole: bool) -> None:
-    """Run all of `check --facts FOLDER` on a recorded machine, given as the JSON text `host`.
+    """Run all of `check --from FOLDER` on a recorded machine, given as the JSON text `host`.
 
     whole: also raise BrokenPromiseError if a probe crashed.
     """

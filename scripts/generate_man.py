@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
-from tfdoctor.cli.commands import list_commands
-from tfdoctor.cli.main import EXIT_STATUS_MEANINGS, main, make_command_group
+from tfdoctor.cli.main import EXIT_STATUS_MEANINGS, iter_commands, main, make_command_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,12 +49,14 @@ def page() -> str:
         *_format_parameters(group),
         ".SH COMMANDS",
     ]
-    for name in list_commands():
-        command = group.commands[name]
+    for name, command in iter_commands(group):
         lines += [f".SS {_quote(' '.join(['tfdoctor', name, *_format_synopsis(command)]))}"]
         for number, paragraph in enumerate((command.help or "").split("\n\n")):
             lines += [*([".PP"] if number else []), _format_text(" ".join(paragraph.split()))]
         lines += _format_parameters(command)
+        lines += [".PP", "Examples:"]
+        examples = inspect.unwrap(command.callback).examples
+        lines += [text for example in examples for text in (".br", rf"\fB{_escape(example)}\fP")]
     lines.append(".SH EXIT STATUS")
     for status, meaning in EXIT_STATUS_MEANINGS.items():
         lines += [".TP", rf"\fB{status}\fP", _format_text(f"{meaning[0].upper()}{meaning[1:]}.")]
@@ -66,7 +67,7 @@ def _format_parameters(command: Any) -> Iterator[str]:
     """Yield the lines for each argument and option, with its help."""
     context = command.make_context(command.name, [], resilient_parsing=True)
     for param in command.get_params(context):
-        if param.name == "help" and context.command.name in list_commands():
+        if param.name == "help" and command.name != "tfdoctor":
             continue
         text = param.help or ""
         if param.param_type_name == "argument":

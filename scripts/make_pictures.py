@@ -41,14 +41,14 @@ SIZE, ADVANCE, LINE, EDGE, BAR = 14, 8.43, 19, 18, 34
 """Pixels: height and width of a character, height of a line, the margin, height of the title bar."""
 
 RUNS = {
-    "sick": ("tfdoctor", "check", "--facts", "tests/hosts/plain-pip-install"),
-    "fixed": ("tfdoctor", "check", "--facts", "tests/hosts/healthy-one-gpu"),
+    "sick": ("tfdoctor", "check", "--from", "tests/hosts/plain-pip-install"),
+    "fixed": ("tfdoctor", "check", "--from", "tests/hosts/healthy-one-gpu"),
 }
 """The command whose output each picture shows, by picture name."""
 SCREENS = {
     **RUNS,
-    "driver": ("tfdoctor", "check", "--facts", "tests/hosts/driver-below-cuda-12"),
-    "hidden": ("tfdoctor", "check", "--facts", "tests/hosts/hidden-by-slurm"),
+    "driver": ("tfdoctor", "check", "--from", "tests/hosts/driver-below-cuda-12"),
+    "hidden": ("tfdoctor", "check", "--from", "tests/hosts/hidden-by-slurm"),
     "log-2": ("tfdoctor", "diagnose", "tests/logs/lab/2.21.0-all-missing.log"),
     "log-1": ("tfdoctor", "diagnose", "tests/logs/lab/1.14.0-all-missing.log"),
     "recommend": ("tfdoctor", "recommend", "--gpu", "RTX 5090"),

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor import __version__
-from tfdoctor.cli.commands import list_commands
-from tfdoctor.cli.main import EXIT_STATUS_MEANINGS, make_command_group
+from tfdoctor.cli.main import EXIT_STATUS_MEANINGS, iter_commands, make_command_group
 from tfdoctor.core.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -59,10 +58,10 @@ def test_page_has_the_texts_of_help(command: tuple[str, ...]) -> None:
         pytest.skip(f"no {command[0]}")
     text = render_page(*command, str(PAGE)).replace("-", "").replace(" ", "")
     assert f"tfdoctor{__version__}" in text
-    for name, line in list_commands().items():
-        assert f"tfdoctor{name}[OPTIONS]" in text
-        texts = [line]
-        for param in make_command_group().commands[name].params:
+    for name, item in iter_commands(make_command_group()):
+        assert f"tfdoctor{name.replace(' ', '')}[OPTIONS]" in text
+        texts = [item.help.partition("\n")[0]]
+        for param in item.params:
             texts += [*param.opts, param.help] if param.param_type_name == "option" else [param.help]
         for phrase in texts:
             plain = phrase.replace("`", "").replace("…", "...").replace("-", "").replace(" ", "")
@@ -83,5 +82,5 @@ def test_mandoc_finds_no_error() -> None:
 def test_page_uses_known_requests_only() -> None:
     """A line that begins with a dot or a quote is a roff request; only known requests occur."""
     requests = re.findall(r"^[.'](\S*)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert set(requests) <= {"TH", "SH", "SS", "TP", "PP", "B", "BR"}
+    assert set(requests) <= {"TH", "SH", "SS", "TP", "PP", "B", "BR", "br"}
     assert PAGE.read_text(encoding="utf-8").isascii()

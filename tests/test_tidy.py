@@ -423,7 +423,11 @@ def test_commands_that_a_page_names_exist(name: str) -> None:
             if not words:
                 continue
             assert words[0] in group.commands, f"{program} {' '.join(args)}"
-            known = {o for param in group.commands[words[0]].params for o in param.opts}
+            command = group.commands[words[0]]
+            if hasattr(command, "commands"):
+                assert words[1] in command.commands, f"{program} {' '.join(args)}"
+                command = command.commands[words[1]]
+            known = {o for param in command.params for o in param.opts}
             # What follows the program of `run` belongs to it.
             end = args.index(words[1]) if words[0] == "run" and len(words) > 1 else None
             options = {arg.partition("=")[0] for arg in args[:end] if arg.startswith("-")} - {"--help"}

@@ -13,7 +13,7 @@ def check(
     python: str | None = None,
     *,
     deep: bool = False,
-    facts: str | os.PathLike[str] | None = None,
+    recording: str | os.PathLike[str] | None = None,
     timeout: float = 10.0,
 ) -> Check: ...
 def diagnose(text: str | bytes) -> Diagnosis: ...
@@ -22,8 +22,8 @@ def recommend(
     *,
     gpu: str | Sequence[str] = (),
     driver: str | None = None,
-    python: str | None = None,
+    python_version: str | None = None,
     method: str | None = None,
-    facts: str | os.PathLike[str] | None = None,
+    recording: str | os.PathLike[str] | None = None,
 ) -> Recommendation: ...
 def load_ipython_extension(ipython: Any) -> None: ...

@@ -42,8 +42,8 @@ def drop_times(answer: Any) -> dict[str, Any]:
 @pytest.mark.few(2)
 @pytest.mark.parametrize("host", ["healthy-two-gpus", "nouveau", "environment-deleted", "wsl2-healthy"])
 def test_check_returns_what_is_printed(host: str) -> None:
-    answer = tfdoctor.check(facts=HOSTS / host)
-    assert drop_times(answer) == drop_times(run_json("check", "--facts", str(HOSTS / host)))
+    answer = tfdoctor.check(recording=HOSTS / host)
+    assert drop_times(answer) == drop_times(run_json("check", "--from", str(HOSTS / host)))
 
 
 def test_check_of_an_environment_equals_the_command(tmp_path: Path) -> None:
@@ -84,14 +84,25 @@ def test_diagnose_returns_what_is_printed() -> None:
     [
         ({"gpu": "RTX 3060"}, ("--gpu", "RTX 3060")),
         (
-            {"tf": "2.15", "gpu": ["8.6", "7.5"], "driver": "550", "python": "3.11", "method": "pip"},
+            {"tf": "2.15", "gpu": ["8.6", "7.5"], "driver": "550", "python_version": "3.11", "method": "pip"},
             (
-                *("--tf", "2.15", "--gpu", "8.6", "--gpu", "7.5", "--driver", "550", "--python", "3.11"),
+                *(
+                    "--tf",
+                    "2.15",
+                    "--gpu",
+                    "8.6",
+                    "--gpu",
+                    "7.5",
+                    "--driver",
+                    "550",
+                    "--python-version",
+                    "3.11",
+                ),
                 *("--method", "pip"),
             ),
         ),
         ({"tf": "1.14", "gpu": "RTX 4090"}, ("--tf", "1.14", "--gpu", "RTX 4090")),
-        ({"facts": HOSTS / "nouveau"}, ("--facts", str(HOSTS / "nouveau"))),
+        ({"recording": HOSTS / "nouveau"}, ("--from", str(HOSTS / "nouveau"))),
     ],
     ids=str,
 )
@@ -103,12 +114,12 @@ def test_recommend_returns_what_is_printed(asked: dict[str, Any], words: tuple[s
     "wrong",
     [
         lambda: tfdoctor.check("/nowhere/python"),
-        lambda: tfdoctor.check(facts="/nowhere"),
-        lambda: tfdoctor.check(facts=HOSTS / "nouveau", deep=True),
+        lambda: tfdoctor.check(recording="/nowhere"),
+        lambda: tfdoctor.check(recording=HOSTS / "nouveau", deep=True),
         lambda: tfdoctor.recommend("99"),
         lambda: tfdoctor.recommend(gpu="Voodoo 2"),
         lambda: tfdoctor.recommend(method="magic"),
-        lambda: tfdoctor.recommend(gpu="8.6", facts="x"),
+        lambda: tfdoctor.recommend(gpu="8.6", recording="x"),
     ],
 )
 def test_invalid_request_is_an_error_with_a_message(wrong: Any) -> None:
@@ -148,7 +159,7 @@ def test_import_loads_no_submodule() -> None:
 def test_calls_load_no_command_line_packages() -> None:
     code = (
         "import sys, tfdoctor; tfdoctor.diagnose('x'); tfdoctor.recommend(gpu='8.6')\n"
-        f"tfdoctor.check(facts={str(HOSTS / 'nouveau')!r}); print(*sys.modules)"
+        f"tfdoctor.check(recording={str(HOSTS / 'nouveau')!r}); print(*sys.modules)"
     )
     result = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     assert not {"typer", "docker", "requests", "tensorflow"} & {*result.stdout.split()}

@@ -97,7 +97,7 @@ def test_other_commands_run_as_on_the_command_line(
         ("capture", True),
         ("check -v", True),
         ("check x", False),
-        ("check --facts x -v", False),
+        ("check --from x -v", False),
         ("explain", False),
         ("install", False),
     ],

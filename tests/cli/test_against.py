@@ -22,12 +22,12 @@ run = call_tfdoctor
 
 @pytest.mark.parametrize(("then", "now", "status"), [(GOOD, BAD, 1), (BAD, GOOD, 0), (GOOD, GOOD, 0)])
 def test_exit_status_is_that_of_check(then: str, now: str, status: int) -> None:
-    result = run("check", "--facts", now, "--against", then)
+    result = run("check", "--from", now, "--against", then)
     assert result.status == status, result.err
     assert "Compared with" in result.out
     assert ("CUDA_VISIBLE_DEVICES: not set → -1" in result.out) is (now == BAD)
     assert ("(explains TFD601)" in " ".join(result.out.split())) is (now == BAD)
-    quiet = run("check", "--facts", now, "--against", then, "--quiet")
+    quiet = run("check", "--from", now, "--against", then, "--quiet")
     assert "Compared" not in quiet.out
     assert quiet.status == status
 
@@ -35,7 +35,7 @@ def test_exit_status_is_that_of_check(then: str, now: str, status: int) -> None:
 def test_json_follows_the_schema() -> None:
     path = ROOT / "docs" / "schemas" / "check.schema.json"
     schema = json.loads(path.read_text(encoding="utf-8"))
-    result = run("check", "--facts", BAD, "--against", GOOD, "--json")
+    result = run("check", "--from", BAD, "--against", GOOD, "--json")
     answer = result.json
     jsonschema.Draft202012Validator(schema).validate(answer)
     first = answer["differences"][0]
@@ -49,7 +49,7 @@ def test_json_follows_the_schema() -> None:
     }
     assert answer["against"]["found_now_only"] == ["TFD601"]
     assert schema["properties"]["differences"]["items"]["properties"]["area"]["enum"] == list(AREAS)
-    assert "differences" not in run("check", "--facts", BAD, "--json").json
+    assert "differences" not in run("check", "--from", BAD, "--json").json
 
 
 def test_invalid_bundle_is_refused(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_invalid_bundle_is_refused(tmp_path: Path) -> None:
     broken.write_bytes(b"\x1f\x8bnot really")
     (tmp_path / "empty").mkdir()
     for path in (broken, tmp_path / "empty", tmp_path / "nowhere"):
-        for arguments in ((), ("--facts", GOOD)):
+        for arguments in ((), ("--from", GOOD)):
             result = run("check", "--against", str(path), *arguments)
             assert result.status == 2
             assert result.err.startswith("tfdoctor: ")

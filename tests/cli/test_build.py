@@ -116,7 +116,7 @@ def test_missing_engine_is_an_error() -> None:
     [
         ("--tf", "2.x"),
         ("--tf", "99"),
-        ("--python", "3"),
+        ("--python-version", "3"),
         ("--recipe", "venv"),
         ("--tag", "A B"),
         ("--tag", "-rf"),
@@ -218,7 +218,7 @@ def test_conflicting_requirements_are_found_without_an_engine(
         return PrecheckResult(conflict_reason="you require numpy>=2 and numpy==1.26.4")
 
     monkeypatch.setattr(precheck, "precheck_requirements", foresee)
-    arguments = (*BUILD_ANYWHERE, "--tf", "2.15", "--python", "3.11", "--package", "numpy>=2")
+    arguments = (*BUILD_ANYWHERE, "--tf", "2.15", "--python-version", "3.11", "--package", "numpy>=2")
     result = tfdoctor(*arguments, *(["--dry-run"] if dry else []))
     assert result.status == 3
     assert "numpy==1.26.4" in result.err

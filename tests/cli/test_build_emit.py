@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
-BUILD_215 = ("build", "--tf", "2.15.1", "--python", "3.11")
+BUILD_215 = ("build", "--tf", "2.15.1", "--python-version", "3.11")
 EMIT_CONTEXT = (*BUILD_215, "--emit", "context")
 SH = shutil.which("sh") or "/bin/sh"
 DIGEST = f"sha256:{'a' * 64}"
@@ -56,7 +56,10 @@ def test_folder_is_the_build_context(tfdoctor: Tfdoctor, tmp_path: Path) -> None
     assert {stat.S_IMODE((folder / name).stat().st_mode) for name in files} == {0o644}
     assert [path.name for path in folder.parent.iterdir()] == ["image"], "nothing beside it"
     readme = files["README.md"].decode()
-    assert "tfdoctor build --tf 2.15.1 --python 3.11 --recipe pip-cuda --anywhere --package six\n" in readme
+    assert (
+        "tfdoctor build --tf 2.15.1 --python-version 3.11 --recipe pip-cuda --anywhere --package six\n"
+        in readme
+    )
     assert "docker build -t tfdoctor/tensorflow:2.15.1-cuda12.2-py3.11 .\n" in readme
     assert '-v "$PWD":/workspace -v tensorflow-cuda-cache:/var/cache/cuda' in readme
     assert all(f"| `{name}` |" in readme for name in files if name != "README.md")
@@ -188,7 +191,7 @@ def test_command_has_every_option(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
         command = text[text.index("tfdoctor build") :].split("\n", 1)[0]
         parsed = shlex.split(command)
         assert parsed[:8] == [
-            *("tfdoctor", "build", "--tf", "2.15.1", "--python", "3.11"),
+            *("tfdoctor", "build", "--tf", "2.15.1", "--python-version", "3.11"),
             "--recipe",
             "pip-cuda",
         ]
@@ -236,9 +239,9 @@ def test_file_name_cannot_end_the_comment(tfdoctor: Tfdoctor, tmp_path: Path) ->
 
 
 def test_compose(tfdoctor: Tfdoctor) -> None:
-    text = tfdoctor("build", "--tf", "2.15.1", "--python", "3.10", "--emit", "compose").out
+    text = tfdoctor("build", "--tf", "2.15.1", "--python-version", "3.10", "--emit", "compose").out
     assert text.splitlines()[0] == (
-        "# tfdoctor build --tf 2.15.1 --python 3.10 --recipe pip-cuda --anywhere makes the image."
+        "# tfdoctor build --tf 2.15.1 --python-version 3.10 --recipe pip-cuda --anywhere makes the image."
     )
     document = yaml.safe_load(text)
     service = document["services"]["tensorflow"]

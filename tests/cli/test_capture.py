@@ -1,4 +1,4 @@
-"""`tfdoctor capture` as a user runs it, and `check --facts` of the bundle."""
+"""`tfdoctor capture` as a user runs it, and `check --from` of the bundle."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ def test_capture_has_the_verdict_of_the_machine(tmp_path: Path) -> None:
     target = tmp_path / "b.tar.gz"
     result = run("capture", "-o", str(target), "--python", sys.executable, "--timeout", "5", env=env)
     assert result.returncode == 0, result.stderr
-    assert f"tfdoctor check --facts {target}" in result.stdout
+    assert f"tfdoctor check --from {target}" in result.stdout
     live = drop_home(make_report("--python", sys.executable, "--timeout", "5", env=env))
     assert live["facts"]["driver"]["smi"]["known"]["kind"] == "timeout"
     hanging.unlink()
-    recorded = drop_home(make_report("--facts", str(target)))
+    recorded = drop_home(make_report("--from", str(target)))
     assert recorded["findings"] == live["findings"]
     assert recorded["outcomes"] == live["outcomes"]
     assert recorded["prediction"] == live["prediction"]

@@ -37,7 +37,7 @@ def write_script(path: Path, body: str) -> Path:
 
 
 def host(name: str, *args: str, env: dict[str, str] | None = None) -> CommandResult:
-    return call_tfdoctor("check", "--facts", str(HOSTS / name), *args, env=env)
+    return call_tfdoctor("check", "--from", str(HOSTS / name), *args, env=env)
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def test_folder_argument_is_an_environment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        ((str(HOSTS / "nouveau"),), "tfdoctor check --facts"),
+        ((str(HOSTS / "nouveau"),), "tfdoctor check --from"),
         (("train.log",), "tfdoctor diagnose train.log"),
         (("program",), "tfdoctor diagnose program"),
         (("python3",), "--python python3"),
         ((".", "--python", "x"), "--python"),
-        ((".", "--facts", "x"), "--facts"),
+        ((".", "--from", "x"), "--from"),
         (("project",), "--python project/.venv"),
     ],
     ids=lambda words: Path(words[0]).name if isinstance(words, tuple) else None,
@@ -108,8 +108,8 @@ def test_invalid_requests_are_refused(tmp_path: Path) -> None:
         ("--python", "/etc/hostname"),
         ("--python", str(no_python)),
         ("--python", "no-such-command-anywhere"),
-        ("--facts", str(tmp_path)),
-        ("--facts", str(HOSTS / "healthy-one-gpu"), "--deep"),
+        ("--from", str(tmp_path)),
+        ("--from", str(HOSTS / "healthy-one-gpu"), "--deep"),
         ("--timeout", "0"),
         ("--no-such-option",),
     ):
@@ -165,7 +165,7 @@ def test_interrupt_exits_with_130(tmp_path: Path) -> None:
 
 
 def test_closed_pipe_is_no_error() -> None:
-    command = f"{sys.executable} -m tfdoctor check --facts {HOSTS / 'healthy-one-gpu'} -v | head -c 1"
+    command = f"{sys.executable} -m tfdoctor check --from {HOSTS / 'healthy-one-gpu'} -v | head -c 1"
     result = subprocess.run(["/bin/bash", "-c", command], capture_output=True, timeout=60, check=False)
     assert result.stderr == b""
 
@@ -173,7 +173,7 @@ def test_closed_pipe_is_no_error() -> None:
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
 def test_output_fits_the_encoding(encoding: str) -> None:
     facts = str(HOSTS / "container-without-gpu")
-    result = run("--facts", facts, env={"PYTHONIOENCODING": encoding, "COLUMNS": "70"})
+    result = run("--from", facts, env={"PYTHONIOENCODING": encoding, "COLUMNS": "70"})
     assert result.returncode == 1
     text = result.stdout.decode(encoding)
     assert ("✗" if encoding == "utf-8" else "x ") in text

@@ -20,7 +20,7 @@ TYPER_OPTIONS = {"--simulate", "--driver"}
 """Options of slow commands, which Typer parses."""
 SAMPLES = {
     "--python": ["p", "/a b/python", "é", "a\nb"],
-    "--facts": ["bundle"],
+    "--from": ["bundle"],
     "--against": ["./x/../y"],
     "--html": ["page.html"],
     "--for": ["uv", "dockerfile"],

@@ -71,7 +71,7 @@ def test_schema_refuses_invalid_values(make_environment: Callable[..., Fake]) ->
         (("nonsense\x1b[31m",), "there is no finding nonsense"),
         (("--undo", "TFD203"), "--undo undoes everything"),
         (("--undo", "--dry-run"), "--undo undoes everything"),
-        (("--force",), "--force needs --undo"),
+        (("--even-if-changed",), "--even-if-changed needs --undo"),
         (("--installer", "conda"), "conda"),
         (("--timeout", "0"), "timeout"),
     ],
@@ -216,7 +216,7 @@ def test_check_fix_works_like_fix(make_environment: Callable[..., Fake]) -> None
 
 @pytest.mark.parametrize(
     "words",
-    [("--yes",), ("--fix", "--facts", "x"), ("--fix", "--against", "x"), ("--fix", "--fail-on", "never")],
+    [("--yes",), ("--fix", "--from", "x"), ("--fix", "--against", "x"), ("--fix", "--fail-on", "never")],
 )
 def test_options_that_exclude_check_fix(words: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "tfdoctor", "check", *words]

@@ -162,7 +162,7 @@ def test_invalid_requests_are_refused(
 
 
 def test_release_without_wheels_suggests_a_container(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
-    arguments = ("--tf", "1.15", "--python", "3.7", "--into", str(tmp_path / "env"))
+    arguments = ("--tf", "1.15", "--python-version", "3.7", "--into", str(tmp_path / "env"))
     result = tfdoctor("install", *arguments)
     assert result.status == 1
     assert "CUDA 10.0, which no NVIDIA wheel" in result.out

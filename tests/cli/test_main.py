@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cli.planner import call_tfdoctor
-from tfdoctor.cli.commands import list_commands
-from tfdoctor.cli.main import make_command_group
+from tfdoctor.cli.commands import HELP_GROUPS, UNLISTED_COMMANDS, list_commands
+from tfdoctor.cli.main import _normalize_arguments, iter_commands, make_command_group
 
 LIST_MODULES_PROGRAM = (
     "import sys; from tfdoctor.cli.startup import run; sys.argv = ['tfdoctor', *{words!r}]\n"
@@ -31,16 +33,35 @@ def list_loaded(*arguments: str) -> set[str]:
     return set(result.stdout.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize("name", list_commands())
+COMMANDS = dict(iter_commands(make_command_group()))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_command_is_a_module_with_its_own_signature(name: str) -> None:
-    command = make_command_group().commands[name]
-    assert command.name == name
-    assert command.help.partition("\n")[0] == list_commands()[name]
+    command, (main_name, *subcommand) = COMMANDS[name], name.split()
     function = inspect.unwrap(command.callback)
-    assert function.__name__ == name
-    assert function.__module__ in (f"tfdoctor.cli.{name}", f"tfdoctor.extensions.{name}.command")
+    if subcommand:
+        assert function.__name__ == f"{subcommand[0]}_{main_name}"
+    else:
+        assert command.help.partition("\n")[0] == list_commands()[name]
+        assert function.__name__ == name
+    assert function.__module__ in (f"tfdoctor.cli.{main_name}", f"tfdoctor.extensions.{main_name}.command")
     parameters = {param.name for param in command.params} - {"help", "json_schema"}
     assert parameters == set(inspect.signature(function).parameters)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_in_the_help_can_be_typed(name: str) -> None:
+    """Parse each example that a command's help shows, up to the call of the command."""
+    examples = inspect.unwrap(COMMANDS[name].callback).examples
+    assert 2 <= len(examples) <= 3
+    _, out, _ = run_tfdoctor(*name.split(), "--help")
+    for example in examples:
+        assert f"\n    {example}\n" in out
+        words = shlex.split(example.rpartition("|")[2])
+        prefix = ["tfdoctor", *name.split()]
+        assert words[: len(prefix)] == prefix
+        COMMANDS[name].make_context(name, words[len(prefix) :])  # raises an error if an option is wrong
 
 
 def test_help_loads_no_command() -> None:
@@ -107,26 +128,45 @@ def test_help_is_one_screen() -> None:
 
 
 def test_help_has_one_line_per_command() -> None:
-    """List the commands at 80 columns, in the order in which users need them."""
+    """List the commands in groups, in the order in which users need them."""
     _, out, _ = run_tfdoctor("--help")
-    lines = out.partition("Commands:\n")[2].partition("Exit status")[0].splitlines()
-    assert [line.split()[0] for line in lines] == list(list_commands())
-    assert [line.split(maxsplit=1)[1] for line in lines] == list(list_commands().values())
-    assert list(list_commands())[:8] == [
-        "check",
-        "diagnose",
-        "fix",
-        "install",
-        "build",
-        "verify",
-        "recommend",
-        "matrix",
+    lines = out.split("\n\n")[1].splitlines()
+    names = [re.split(r"  +", line)[1] for line in lines]
+    assert sorted(names) == sorted(list_commands().keys() - set(UNLISTED_COMMANDS))
+    assert [re.split(r"  +", line, maxsplit=2)[2] for line in lines] == [
+        list_commands()[name] for name in names
     ]
+    assert [re.split(r"  +", line)[0] for line in lines if line[0] != " "] == list(HELP_GROUPS)
+    assert names[:4] == ["check", "diagnose", "run", "explain"]
+    assert "-h, --help" in out
+    assert "-V, --version" in out
+
+
+def test_command_with_subcommands_alone_prints_its_help() -> None:
+    status, out, err = run_tfdoctor("fleet")
+    assert (status, err) == (2, "")
+    assert (0, out) == run_tfdoctor("fleet", "--help")[:2]
+
+
+@pytest.mark.parametrize(
+    ("words", "means"),
+    [
+        ("check -q --facts x", "check -q --from x"),
+        ("check --facts=x", "check --from=x"),
+        ("recommend --gpu 8.6 --python 3.8", "recommend --gpu 8.6 --python-version 3.8"),
+        ("matrix --cc 8.6", "matrix --gpu 8.6"),
+        ("lint --gpus 2 .", "lint --gpu-count 2 ."),
+        ("run --facts -- lint --gpus 2", "run --facts -- lint --gpus 2"),
+        ("check -- --facts", "check -- --facts"),
+    ],
+)
+def test_spellings_that_programs_use(words: str, means: str) -> None:
+    assert _normalize_arguments(words.split()) == means.split()
 
 
 def test_check_loads_no_slow_modules() -> None:
     host = Path(__file__).parents[1] / "hosts" / "container-without-gpu"
-    loaded = list_loaded("check", "--facts", str(host))
+    loaded = list_loaded("check", "--from", str(host))
     assert {"rules", "render.report"} <= loaded
     assert not loaded & {"rich", "typer", "hashlib", "platform"}
 

@@ -71,12 +71,12 @@ def test_json_has_every_release(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     [
         (("--tf", "2.4"), ["2.4.4", "2.4.4"]),
         (("--tf", "1.14", "--cuda", "10"), ["1.14.0"]),
-        (("--tf", ">=2.10,<2.13", "--package", "tensorflow", "--python", "3.7"), ["2.11.0", "2.10.1", "2.10.0"]),
+        (("--tf", ">=2.10,<2.13", "--package", "tensorflow", "--python-version", "3.7"), ["2.11.0", "2.10.1", "2.10.0"]),
         (("--cuda", "12.2"), ["2.15.1", "2.15.0.post1", "2.15.0"]),
         (("--cudnn", "8.7"), []),
         (("--tf", "2.14", "--cudnn", "8.6"), ["2.14.1"]),
-        (("--tf", ">=2.17", "--gpu", "RTX 5090", "--python", "3.9", "--cudnn", "8"), ["2.17.1", "2.17.0"]),
-        (("--tf", ">=2.16,<2.17", "--cc", "3.5"), []),
+        (("--tf", ">=2.17", "--gpu", "RTX 5090", "--python-version", "3.9", "--cudnn", "8"), ["2.17.1", "2.17.0"]),
+        (("--tf", ">=2.16,<2.17", "--gpu", "3.5"), []),
         (("--driver", "470.82.01", "--cuda", "12"), []),
         (("--tf", "2.10.1", "--windows", "--package", "tensorflow"), ["2.10.1"]),
         (("--tf", "latest"), [COMPAT.newest.version]),
@@ -153,11 +153,10 @@ def test_windows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
         (("--tf", "2.20", "--package", "tensorflow-gpu"), "tensorflow-gpu 2.20", "`tfdoctor matrix` lists"),
         (("--gpu", "RTX 9999"), "`RTX 9999`", "The nearest: "),
         (("--gpu", ""), "no NVIDIA GPU", "--list-gpus"),
-        (("--gpu", "H100", "--cc", "9.0"), "--gpu and --cc", ""),
-        (("--cc", "banana"), "--cc", "--cc 8.6"),
+        (("--gpu", "8.6.1"), "--gpu", "--gpu 8.6"),
         (("--cuda", "twelve"), "--cuda", "12.5.1"),
         (("--cudnn", "x"), "--cudnn", "9.3"),
-        (("--python", "x"), "--python", "3.13"),
+        (("--python-version", "x"), "--python-version", "3.13"),
         (("--driver", "new"), "--driver", "550"),
         (("--markdown", "--json"), "--json and --markdown", ""),
     ],
@@ -183,9 +182,9 @@ def test_invalid_request_lists_the_choices(
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("--python", "3.6", "--cuda", "12"), "Without --cuda 12: "),
+        (("--python-version", "3.6", "--cuda", "12"), "Without --cuda 12: "),
         (("--cuda", "12.9"), "No release has --cuda 12.9. There are 12.5.1"),
-        (("--tf", "2.21", "--cc", "5.0"), "Without --cc 5.0: 1, the newest is tensorflow 2.21.0."),
+        (("--tf", "2.21", "--gpu", "5.0"), "Without --gpu 5.0: 1, the newest is tensorflow 2.21.0."),
         (("--tf", "2.3", "--gpu", "GTX 960M"), "Without --gpu 'GTX 960M': "),
         (("--tf", "1.14", "--gpu", "RTX 5090"), "the libraries of CUDA 10.0 end at compute capability 7.5"),
         (("--tf", "1.14", "--gpu", "RTX 5090"), "tfdoctor recommend --gpu 'RTX 5090'"),
@@ -205,9 +204,9 @@ def test_empty_result_suggests_changes(
 def test_decimal_comma_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert tfdoctor(monkeypatch, "--cc", "8,6") == 2
-    assert "--cc 8,6: a compute capability is written with a point." in capsys.readouterr().err
-    assert tfdoctor(monkeypatch, "--cc", "8.6,7.5") == 0
+    assert tfdoctor(monkeypatch, "--gpu", "8,6") == 2
+    assert "--gpu 8,6: a compute capability is written with a point." in capsys.readouterr().err
+    assert tfdoctor(monkeypatch, "--gpu", "8.6,7.5") == 0
 
 
 def test_ambiguous_gpu_name_lists_its_capabilities(

@@ -14,7 +14,7 @@ from tfdoctor.cli.completion import Shell, _format_completion, _join_words
 from tfdoctor.cli.options import FailOn
 from tfdoctor.cli.parse import iter_leaves
 from tfdoctor.cli.simulation_options import MAX_GPUS, parse_simulation
-from tfdoctor.cli.verify import _parse_gpus, _parse_memory, _parse_stages
+from tfdoctor.cli.verify import _parse_devices, _parse_memory, _parse_stages
 from tfdoctor.compat import Compat
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.findings import Severity
@@ -24,32 +24,31 @@ from tfdoctor.verification.stages import STAGES
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("check --deep --facts x", "--deep runs TensorFlow here"),
-        ("check --fix --facts x", "--fix changes this machine"),
+        ("check --deep --from x", "--deep runs TensorFlow here"),
+        ("check --fix --from x", "--fix changes this machine"),
         ("check --fix --against x", "--fix changes this machine"),
         ("check --fix --fail-on never", "--fail-on cannot be combined"),
         ("check --yes", "--yes needs --fix"),
         ("check --html x.html --fix", "--html cannot be combined"),
         ("check --simulate T4", "--simulate shows TensorFlow"),
         ("check --deep --simulate T4 --fail-on never", "--simulate shows TensorFlow"),
-        ("check --deep --simulate T4 --facts x", "--deep runs TensorFlow here"),
+        ("check --deep --simulate T4 --from x", "--deep runs TensorFlow here"),
         ("check --deep --simulate T4 .", "--simulate shows TensorFlow"),
         ("check --deep --driver 550.54", "--driver belongs to --simulate"),
         ("verify", "needs an IMAGE"),
         ("verify --python p --driver 550.54", "--driver belongs to --simulate"),
-        ("verify --python p --simulate T4 --device CPU", "needs no card"),
-        ("verify --python p --simulate T4 --gpus 0", "how many such cards"),
-        ("verify --python p --simulate T4 --gpus 33", "how many such cards"),
-        ("verify --python p --simulate T4 --simulate P100 --gpus 2", "several cards are named"),
+        ("verify --python p --simulate T4 --devices CPU", "cannot be combined"),
+        ("verify --python p --simulate T4 --gpu-count 0", "from 1 to 32"),
+        ("verify --python p --simulate T4 --gpu-count 33", "from 1 to 32"),
+        ("verify --python p --simulate T4 --simulate P100 --gpu-count 2", "with one --simulate"),
         ("verify --python p --stages runtime,none", "there is no stage `none`"),
-        ("verify --python p --gpus x", "expected all, none"),
+        ("verify --python p --devices x", "expected CPU, all, none"),
         ("verify --python p --memory 8x", "expected a size"),
         ("verify --python p --timeout nan", "expected a number of seconds"),
         ("matrix --json --markdown", "two formats"),
         ("matrix --html x.html --tf 2.4", "--html writes all releases"),
         ("matrix --html x.html --all", "--html writes all releases"),
-        ("matrix --gpu T4 --cc 7.5", "say the same"),
-        ("matrix --cc 86,75", "is written with a point"),
+        ("matrix --gpu 86,75", "is written with a point"),
         ("matrix --cuda x", "--cuda: "),
         ("matrix --package tf-nightly-x", "there is no table"),
         ("matrix --tf 9.9", "--tf: no TensorFlow 9.9 is known"),
@@ -61,7 +60,7 @@ from tfdoctor.verification.stages import STAGES
         ("run", "no command to run"),
         ("fix --undo TFD203", "it takes no CODE"),
         ("fix --undo --dry-run", "no --dry-run"),
-        ("fix --force", "--force needs --undo"),
+        ("fix --even-if-changed", "--even-if-changed needs --undo"),
         ("build --json --print", "give one of them"),
         ("build --json --emit context", "give one of them"),
         ("build --emit context", "give the folder"),
@@ -101,10 +100,10 @@ def test_stages(text: str | None, stages: tuple[str, ...]) -> None:
 
 def test_gpus_and_memory() -> None:
     for text in (None, "all", "none", "0,1", "0:1", "gpu0", "GPU-1a2b", "MIG-1a2b/3/4"):
-        assert _parse_gpus(text) == text
+        assert _parse_devices(text) == text
     for text in ("", "0,", "all,0", "GPU-1"):
         with pytest.raises(UsageError):
-            _parse_gpus(text)
+            _parse_devices(text)
     assert [_parse_memory(text) for text in (None, "8g", "500MB", " 1k")] == [
         None,
         8 << 30,
@@ -117,7 +116,7 @@ def test_simulated_gpus() -> None:
     compat = Compat.load()
     assert parse_simulation(compat, ()) is None
     assert parse_simulation(compat, ["T4"] * MAX_GPUS) is not None
-    assert parse_simulation(compat, ["T4"], gpus=str(MAX_GPUS)) is not None
+    assert parse_simulation(compat, ["T4"], count=MAX_GPUS) is not None
     with pytest.raises(UsageError, match="33 cards; 32 are possible"):
         parse_simulation(compat, ["T4"] * (MAX_GPUS + 1))
 

@@ -1,4 +1,4 @@
-"""`tfdoctor placement` on the command line."""
+"""`tfdoctor diagnose --placement` on the command line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REFUSAL_LOG = (
 )
 
 
-run = functools.partial(call_tfdoctor, "placement")
+run = functools.partial(call_tfdoctor, "diagnose", "--placement")
 
 
 def test_json_from_a_file_an_archive_and_a_pipe(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         (("--gpu", "Tesla K80", "--driver", "470.82"), 0),
         (("--gpu", "8.6", "--driver", "390"), 1),
         (("--tf", "1.14", *ADA_MACHINE), 1),
-        (("--tf", "2.10", "--python", "3.12", "--gpu", "8.6"), 1),
-        (("--tf", "2.10", "--python", "3.10.13", "--gpu", "10de:2204", "--method", "container"), 0),
+        (("--tf", "2.10", "--python-version", "3.12", "--gpu", "8.6"), 1),
+        (("--tf", "2.10", "--python-version", "3.10.13", "--gpu", "10de:2204", "--method", "container"), 0),
         (("--tf", "2.15.0.post1", "--gpu", "RTX 3060", "--gpu", "7.5", "--method", "pip"), 0),
         (("--tf", "==2.15.*", "--gpu", "12.0", "--driver", "470.82"), 1),
     ],
@@ -84,10 +84,10 @@ def test_conflict_has_a_cause_and_alternatives(tfdoctor: Tfdoctor) -> None:
 
 
 def test_recorded_machine(tfdoctor: Tfdoctor) -> None:
-    result = tfdoctor("recommend", "--json", "--facts", str(HOSTS / "kepler-k40"))
+    result = tfdoctor("recommend", "--json", "--from", str(HOSTS / "kepler-k40"))
     validate(result.json, "recommend")
     assert result.json["host"]["gpus"][0]["compute_capability"] == "3.5"
-    with_driver = tfdoctor("recommend", "--json", "--facts", str(HOSTS / "kepler-k40"), "--driver", "390.157")
+    with_driver = tfdoctor("recommend", "--json", "--from", str(HOSTS / "kepler-k40"), "--driver", "390.157")
     assert with_driver.json["host"]["driver"] == "390.157"
 
 
@@ -149,13 +149,13 @@ def test_reasons_are_joined_to_one_sentence(tfdoctor: Tfdoctor) -> None:
         (("--driver", "v550", "--gpu", "8.6"), "--driver"),
         (("--driver", "550\n", "--gpu", "8.6"), "--driver"),
         (("--driver", "", "--gpu", "8.6"), "--driver"),
-        (("--python", "3", "--gpu", "8.6"), "--python"),
+        (("--python-version", "3", "--gpu", "8.6"), "--python"),
         (("--python", "v3.11", "--gpu", "8.6"), "--python"),
-        (("--python", "3.11rc1", "--gpu", "8.6"), "--python"),
+        (("--python-version", "3.11rc1", "--gpu", "8.6"), "--python"),
         (("--python", "three", "--gpu", "8.6"), "--python"),
         (("--method", "conda"), "--method"),
-        (("--facts", "/nowhere"), "/nowhere"),
-        (("--facts", "/nowhere", "--gpu", "8.6"), "--facts"),
+        (("--from", "/nowhere"), "/nowhere"),
+        (("--from", "/nowhere", "--gpu", "8.6"), "--from"),
         (("--no-such-option",), "--no-such-option"),
     ],
     ids=lambda value: ascii(" ".join(value)) if isinstance(value, tuple) else value,
@@ -247,7 +247,7 @@ def test_commands_have_the_machine_options(tfdoctor: Tfdoctor, card: str, driver
             Recipe(arguments[arguments.index("--recipe") + 1]) if "--recipe" in arguments else Recipe.VENV
         )
         request = Request(arguments[arguments.index("--tf") + 1], recipe=recipe, method=recipe.method)
-        host = select_host(Compat.load(), gpus=[card], driver=driver, facts=None)
+        host = select_host(Compat.load(), gpus=[card], driver=driver, recording_path=None)
         assert make_plan(Compat.load(), request, host).options[0].tensorflow == option["tensorflow"]
 
 

@@ -118,6 +118,6 @@ def test_output_file(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_full_disk_is_an_error() -> None:
-    result = run("--facts", str(HOSTS / "healthy-one-gpu"), "-o", "/dev/full")
+    result = run("--from", str(HOSTS / "healthy-one-gpu"), "-o", "/dev/full")
     assert result.status == 3
     assert "No space left" in result.err

@@ -121,7 +121,7 @@ def test_explain(args: tuple[str, ...]) -> None:
     [
         ("explain", "--json", "nothing-like-that"),
         ("check", "--json", "--python", "/nowhere/python"),
-        ("check", "--json", "--facts", "/nowhere"),
+        ("check", "--json", "--from", "/nowhere"),
         ("check", "--json", "--no-such-option"),
         ("check", "--json", "--timeout", "soon"),
         ("no-such-command", "--json"),

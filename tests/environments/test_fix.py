@@ -613,10 +613,10 @@ def test_undo_refuses_after_a_change_by_the_user(make_env: Callable[..., Fake]) 
     env.append_to_activate("export ADDED_LATER=1")
     changed = env.list_files()
     run = env.run("fix", "--undo")
-    assert (run.status, "bin/activate" in run.err, "--force" in run.err) == (3, True, True), run
+    assert (run.status, "bin/activate" in run.err, "--even-if-changed" in run.err) == (3, True, True), run
     assert json.loads(env.run("fix", "--undo", "--json").out)["error"]["code"] == 3
     assert set(difference(changed, env.list_files())) <= {".tfdoctor/lock"}
-    forced = env.run("fix", "--undo", "--force", "--json")
+    forced = env.run("fix", "--undo", "--even-if-changed", "--json")
     assert forced.json()["undone"]["kept"] == ["bin/activate"]
     assert forced.status == 1
     assert list(difference(before, env.list_files())) == ["bin/activate"]

@@ -348,7 +348,7 @@ def test_conflict_changes_nothing(prefix: Path) -> None:
         assert len(journal.entries) == 1
     for name in ("bin/tool", f"{SITE}/single.py", f"{SITE}/renamed.py"):
         assert name in caught.value.message
-    assert "--force" in caught.value.hint
+    assert "--even-if-changed" in caught.value.hint
     assert caught.value.exit_code is ExitCode.IMPOSSIBLE
     assert not has_unfinished_changes(prefix)
     assert_same(prefix, current)

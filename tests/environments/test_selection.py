@@ -150,7 +150,7 @@ def test_files_restrict_the_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     options = make_options(project, folder=tmp_path)
     pythons = [make_interpreter("3.11.9"), make_interpreter("3.10.4")]
     assert choose(monkeypatch, tmp_path, *pythons, options=options).python_version == "3.10.4"
-    with pytest.raises(UsageError, match=r"--python 3\.11 and .*\(python<3.11,>=3.10\) contradict"):
+    with pytest.raises(UsageError, match=r"--python-version 3\.11 and .*\(python<3.11,>=3.10\) contradict"):
         choose(monkeypatch, tmp_path, *pythons, options=options, python="3.11")
     never = make_options(project.replace(">=3.10,<3.11", "<2"), folder=tmp_path)
     with pytest.raises(UsageError, match=r"\(python<2\): TensorFlow has no wheels for this Python"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -54,13 +55,12 @@ def test_everything_else_works_without_it(name: str, tmp_path: Path) -> None:
 
     imported = run("import")
     assert imported.returncode == 0, imported.stderr
-    commands = {
-        line.split()[0] for line in run("--help").stdout.partition("Commands:")[2].splitlines() if line
-    }
+    listed = run("--help").stdout.split("\n\n")[1].splitlines()
+    commands = {re.split(r"  +", line)[1] for line in listed}
     assert {"check", *EXTENSIONS} - commands == {name}
     assert run(name, "--help").returncode == 2
     host = ROOT / "tests" / "hosts" / "healthy-one-gpu"
-    assert json.loads(run("check", "--facts", str(host), "--json").stdout)["verdict"]["cause"] == "healthy"
+    assert json.loads(run("check", "--from", str(host), "--json").stdout)["verdict"]["cause"] == "healthy"
     assert run("explain", "TFD203").returncode == 0
     for other in EXTENSIONS:
         if other != name:

@@ -16,7 +16,7 @@ import pytest
 
 from cli.planner import Tfdoctor
 from faults.harness import HEALTHY, run_in_shell
-from tfdoctor.cli.main import _Commands
+from tfdoctor.cli.main import iter_commands, make_command_group
 from tfdoctor.core.errors import Error, UsageError
 from tfdoctor.system.writing import write_file
 
@@ -57,19 +57,20 @@ def test_symbolic_link_is_refused_and_left(force: bool, tmp_path: Path) -> None:
         assert (real.read_bytes() if real.exists() else None) == before
 
 
-INPUT_OPTIONS = {"--facts", "--against", "--compare", "--ca-cert", "--check", "--requirements", "--peer"}
+INPUT_OPTIONS = {"--from", "--against", "--compare", "--ca-cert", "--check", "--requirements", "--peer"}
 """Options that name a file to read."""
-FACTS_ARGUMENTS = ["--facts", str(HEALTHY)]
+FACTS_ARGUMENTS = ["--from", str(HEALTHY)]
 OUTPUT_OPTIONS = {
     ("check", "--html"): FACTS_ARGUMENTS,
     ("diagnose", "--html"): ["{log}"],
     ("verify", "--junit"): ["--python", "{python}"],
     ("verify", "--html"): ["--python", "{python}"],
     ("matrix", "--html"): [],
-    ("placement", "--svg"): ["{log}"],
+    ("diagnose", "--svg"): ["--placement", "{log}"],
     ("bench", "--output"): ["--python", "{python}"],
     ("bench", "--html"): ["--python", "{python}"],
-    ("fleet", "--html"): ["report", "{results}"],
+    ("fleet run", "--html"): ["{results}", "--ssh", "localhost"],
+    ("fleet report", "--html"): ["{results}"],
     ("capture", "--output"): [],
     ("report", "--output"): FACTS_ARGUMENTS,
     ("install", "--into"): ["--tf", "2.20"],
@@ -78,7 +79,7 @@ OUTPUT_OPTIONS = {
 FAST_COMMANDS = {
     ("check", "--html"),
     ("diagnose", "--html"),
-    ("placement", "--svg"),
+    ("diagnose", "--svg"),
     ("report", "--output"),
 }
 """Commands that are fast enough to write the file in the test, with --force."""
@@ -86,7 +87,7 @@ FAST_COMMANDS = {
 
 def test_every_output_option_is_covered() -> None:
     outputs = set()
-    for name, command in _Commands().items():
+    for name, command in iter_commands(make_command_group()):
         for option in command.params:
             is_path = "path" in str(option.type).lower() and option.param_type_name == "option"
             if is_path and not INPUT_OPTIONS & set(option.opts):
@@ -106,7 +107,7 @@ def test_every_command_leaves_existing_files(
     (tmp_path / "dangling").symlink_to("nowhere")
     arguments = [argument.format(**names) for argument in OUTPUT_OPTIONS[command, option]]
     for name in ("there", "link", "dangling"):
-        result = tfdoctor(command, *arguments, option, str(tmp_path / name))
+        result = tfdoctor(*command.split(), *arguments, option, str(tmp_path / name))
         assert result.status == 2, (name, result)
         assert (tmp_path / "there").read_bytes() == b"keep"
         assert not (tmp_path / "nowhere").exists()
@@ -180,7 +181,7 @@ def test_standard_output_by_its_path(name: str, tmp_path: Path) -> None:
     """Write to standard output even if it is a file that other programs write to before and after."""
     before = os.lstat("/dev/stdout")
     output = tmp_path / "out"
-    command = f"DOCTOR report --facts {HEALTHY} -o {name} --force"
+    command = f"DOCTOR report --from {HEALTHY} -o {name} --force"
     result = run_in_shell(f"(echo first; {command}; echo last) >{output}")
     assert result.returncode == 0, result
     lines = output.read_text(encoding="utf-8").splitlines()
@@ -198,7 +199,7 @@ def test_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     mount.mkdir()
     script = (
         f"mount -t tmpfs -o size=4k tmpfs {mount} || exit 99; echo old >{mount}/r.md; "
-        f"DOCTOR report --facts {HEALTHY} -o {mount}/r.md --force; echo $?; cat {mount}/r.md; ls -A {mount}"
+        f"DOCTOR report --from {HEALTHY} -o {mount}/r.md --force; echo $?; cat {mount}/r.md; ls -A {mount}"
     )
     script = script.replace("DOCTOR", f"{sys.executable} -m tfdoctor")
     result = subprocess.run(
@@ -213,7 +214,7 @@ def test_every_command_refuses_a_folder_as_output(tfdoctor: Tfdoctor, tmp_path: 
     target = tmp_path / "folder"
     target.mkdir()
     for arguments in (
-        ["report", "--facts", str(HEALTHY), "-o", str(target), "--force"],
+        ["report", "--from", str(HEALTHY), "-o", str(target), "--force"],
         ["capture", "-o", str(target), "--force"],
         ["verify", "--python", "/bin/false", "--junit", str(target)],
     ):
@@ -262,10 +263,10 @@ def test_findings_in_files_with_undecodable_names(
     "words",
     [
         ["diagnose", "{0}/a.json", "--html", "{0}/a.json"],
-        ["placement", "{0}/a.json", "--svg", "{0}/a.json"],
+        ["diagnose", "--placement", "{0}/a.json", "--svg", "{0}/a.json"],
         ["fleet", "report", "{0}", "--html", "{0}/a.json"],
-        ["check", "--facts", "{0}", "--html", "{0}/a.json"],
-        ["report", "--facts", "{0}", "-o", "{0}/a.json"],
+        ["check", "--from", "{0}", "--html", "{0}/a.json"],
+        ["report", "--from", "{0}", "-o", "{0}/a.json"],
     ],
 )
 def test_input_file_is_not_replaced(tfdoctor: Tfdoctor, tmp_path: Path, words: list[str]) -> None:
@@ -276,7 +277,7 @@ def test_input_file_is_not_replaced(tfdoctor: Tfdoctor, tmp_path: Path, words: l
     assert (tmp_path / "a.json").read_text() == "{}"
 
 
-@pytest.mark.parametrize("words", [["diagnose", "--html"], ["placement", "--svg"]])
+@pytest.mark.parametrize("words", [["diagnose", "--html"], ["diagnose", "--placement", "--svg"]])
 def test_standard_input_is_not_replaced(tmp_path: Path, words: list[str]) -> None:
     log = tmp_path / "a.log"
     log.write_text("2024-05-03 10:11:13.1: W tensorflow/core/x.cc:1] text\n")

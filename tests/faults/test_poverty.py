@@ -99,7 +99,7 @@ def test_few_open_files(limit: int) -> None:
 
 
 def test_recording_needs_few_open_files() -> None:
-    assert run_in_shell(f"ulimit -n 16; DOCTOR check --facts {HEALTHY}").returncode == 0
+    assert run_in_shell(f"ulimit -n 16; DOCTOR check --from {HEALTHY}").returncode == 0
 
 
 # ---------------------------------------------------------------- output of programs

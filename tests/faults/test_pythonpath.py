@@ -40,7 +40,7 @@ def test_foreign_modules_are_not_imported(tmp_path: Path, name: str, module: boo
     path = tmp_path / "path"
     path.mkdir()
     (path / f"{name}.py").write_text("raise RuntimeError('hostile')\n", encoding="utf-8")
-    result = run_tfdoctor("check", "--facts", str(HEALTHY), "-q", path=path, module=module, tmp_path=tmp_path)
+    result = run_tfdoctor("check", "--from", str(HEALTHY), "-q", path=path, module=module, tmp_path=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
     assert "will use" in result.stdout
 

@@ -41,7 +41,7 @@ def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         ["verify", "https://u:hunter2@h/x"],
         ["fleet", "run", "x", "--ssh", "u:hunter2@h"],
         ["lint", "https://u:hunter2@h/x"],
-        ["check", "--facts", "https://u:hunter2@h/x"],
+        ["check", "--from", "https://u:hunter2@h/x"],
     ],
 )
 @pytest.mark.parametrize("form", [[], ["--json"]])

@@ -140,7 +140,7 @@ def test_early_interrupt_prints_no_traceback(moment: float, tmp_path: Path) -> N
         1
     ]  # named there, tfdoctor does not restart without PYTHONPATH
     with start_tfdoctor(
-        "check", "--facts", str(HEALTHY), env={"PYTHONPATH": f"{tmp_path}:{package_folder}"}
+        "check", "--from", str(HEALTHY), env={"PYTHONPATH": f"{tmp_path}:{package_folder}"}
     ) as process:
         assert wait_for(import_mark.exists)
         time.sleep(moment)

@@ -9,9 +9,9 @@ from faults.harness import HEALTHY, run_in_shell
 COMMANDS = {
     "--help": 0,
     "--version": 0,
-    f"check --facts {HEALTHY}": 0,
-    f"check --facts {HEALTHY} --json": 0,
-    f"report --facts {HEALTHY}": 0,
+    f"check --from {HEALTHY}": 0,
+    f"check --from {HEALTHY} --json": 0,
+    f"report --from {HEALTHY}": 0,
     "matrix --json": 0,
     "recommend --gpu 8.6": 0,
     "build --anywhere --print": 0,
@@ -32,7 +32,7 @@ def test_unwritable_output_is_an_error(words: str) -> None:
         assert result.stderr.startswith(b"tfdoctor: ")
 
 
-@pytest.mark.parametrize("words", [f"check --facts {HEALTHY}", "diagnose - <<<x", "matrix --tf 9.9"])
+@pytest.mark.parametrize("words", [f"check --from {HEALTHY}", "diagnose - <<<x", "matrix --tf 9.9"])
 def test_unwritable_stderr_is_ignored(words: str) -> None:
     expected = run_in_shell(f"DOCTOR {words}")
     for redirection in ("2>&-", "2>/dev/full"):
@@ -54,7 +54,7 @@ def test_closed_standard_input_is_an_error() -> None:
 
 
 def test_closed_pipe_is_no_error() -> None:
-    result = run_in_shell(f"DOCTOR check --facts {HEALTHY} -v | head -c 1; exit ${{PIPESTATUS[0]}}")
+    result = run_in_shell(f"DOCTOR check --from {HEALTHY} -v | head -c 1; exit ${{PIPESTATUS[0]}}")
     assert (result.returncode, result.stderr) == (0, b"")
     for setting in ("unset PYTHONUNBUFFERED", "export PYTHONUNBUFFERED=1"):
         result = run_in_shell(f"{setting}; DOCTOR matrix --json | head -c 1; exit ${{PIPESTATUS[0]}}")

@@ -166,7 +166,9 @@ def test_official_recipe_finds_the_gpus(archive: Path, folder: Path, standin_cac
         (root / "etc/ld.so.conf.d/cuda.conf").write_text("/usr/local/cuda-10.0/lib64\n", encoding="ascii")
         subprocess.run([_find_tool("ldconfig"), "-r", str(root)], check=True)
 
-    text = make_definition("--tf", "1.14", "--python", "2.7", "--recipe", "official", "--package", "six")
+    text = make_definition(
+        "--tf", "1.14", "--python-version", "2.7", "--recipe", "official", "--package", "six"
+    )
     system = run_definition(text, folder, {"tensorflow/tensorflow:1.14.0-gpu": (archive, with_cuda)})
     assert "GPU:1" in list_gpus(system, standin_cache)
 
@@ -175,7 +177,16 @@ def test_official_recipe_finds_the_gpus(archive: Path, folder: Path, standin_cac
 @pytest.mark.parametrize("archive", ["bullseye"], indirect=True)
 def test_build_is_reproducible(archive: Path, folder: Path) -> None:
     """Build twice with real wheels: content, owner, mode and time of all files are the same."""
-    arguments = ("--tf", "2.8", "--python", "3.9", "--recipe", "pip-cuda", "--base", "debian:bullseye")
+    arguments = (
+        "--tf",
+        "2.8",
+        "--python-version",
+        "3.9",
+        "--recipe",
+        "pip-cuda",
+        "--base",
+        "debian:bullseye",
+    )
     text = make_definition(*arguments)
     builds = []
     for name in ("first", "second"):

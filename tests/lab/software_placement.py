@@ -3,7 +3,7 @@
 usage: python software_placement.py session|eager|refused FILE
 
 FILE gets JSON, [operation, device] for each: of a session from the graphs of its devices, in eager mode from the
-results. The printed output is the log that `tfdoctor placement` reads. For TensorFlow 1.14 and newer.
+results. The printed output is the log that `tfdoctor diagnose --placement` reads. For TensorFlow 1.14 and newer.
 """
 
 import json

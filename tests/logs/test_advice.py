@@ -152,7 +152,7 @@ def test_commands_name_the_gpu_and_driver_of_the_log(card: str, cc: str, driver:
     assert wanted in suggested
     assert ("tfdoctor build" in wanted) == any("tfdoctor build" in command for command in suggested)
     if "--gpu" in wanted and "build" in wanted:
-        host = select_host(COMPAT, gpus=[card], driver=driver or None, facts=None)
+        host = select_host(COMPAT, gpus=[card], driver=driver or None, recording_path=None)
         assert recommend(COMPAT, Request("1.14", method=Method.CONTAINER), host).conflict is None
 
 

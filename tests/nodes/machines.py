@@ -31,7 +31,7 @@ def node(folder: Path, name: str, kind: str) -> Path:
     export_mark = f"export TFDOCTOR_TEST={shlex.quote(str(folder))}; "
     if command is None:
         facts = shlex.quote(str(HOSTS / kind))
-        command = f'file=$1; shift; if [ "$1" = check ]; then set -- "$@" --facts {facts}; fi; '
+        command = f'file=$1; shift; if [ "$1" = check ]; then set -- "$@" --from {facts}; fi; '
         command += f'exec {shlex.quote(sys.executable)} "$file" "$@"'
     write_script(node_folder / "python3", export_mark + command)
     return node_folder

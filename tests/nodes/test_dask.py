@@ -123,7 +123,7 @@ def test_bad_workers_do_not_affect_the_others(
 ) -> None:
     address, workers = cluster
     out = tmp_path / "out"
-    arguments = ["fleet", "run", str(out), "--dask", address, "--deadline", "30", "--json"]
+    arguments = ["fleet", "run", str(out), "--dask", address, "--timeout", "30", "--json"]
     process = subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", *arguments],
         stdout=subprocess.PIPE,

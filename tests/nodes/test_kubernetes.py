@@ -75,7 +75,7 @@ def start_process(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def test_bad_nodes_are_reported_and_all_objects_removed(cluster: Cluster, tmp_path: Path) -> None:
-    process = start_process(tmp_path, "--deadline", "10", "--json")
+    process = start_process(tmp_path, "--timeout", "10", "--json")
     stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 1, stderr
     report: dict[str, Any] = json.loads(stdout)
@@ -127,7 +127,7 @@ def emit_plan(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_manifest_requests_no_extra_privileges() -> None:
-    result = emit_plan("--image", IMAGE, "--gpus", "2", "--python", "/opt/venv/bin/python")
+    result = emit_plan("--image", IMAGE, "--gpu-count", "2", "--python", "/opt/venv/bin/python")
     assert result.returncode == 0, result.stderr
     *maps, daemon = yaml.safe_load_all(result.stdout)
     parts = [base64.b64decode(content) for item in maps for _, content in sorted(item["binaryData"].items())]

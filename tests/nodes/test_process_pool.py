@@ -72,7 +72,7 @@ def test_bad_nodes_do_not_affect_the_others(tmp_path: Path, engine: str) -> None
         tmp_path / "out",
         programs,
         *arguments,
-        "--deadline",
+        "--timeout",
         "25",
         "--json",
         env={"SLURM_JOB_NODELIST": "node[1-9]"},
@@ -147,7 +147,7 @@ def test_dry_run_asks_no_host(tmp_path: Path) -> None:
         ["--ssh", "a;b"],
         ["--ssh", ""],
         ["--slurm", "--x"],
-        ["--ssh", "a", "--deadline", "nan"],
+        ["--ssh", "a", "--timeout", "nan"],
     ],
 )
 def test_invalid_arguments_ask_no_host(tmp_path: Path, words: list[str]) -> None:

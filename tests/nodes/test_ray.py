@@ -50,7 +50,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, int]]]:
 def test_bad_nodes_do_not_affect_the_others(cluster: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
     address, nodes = cluster
     out = tmp_path / "out"
-    arguments = ["fleet", "run", str(out), "--ray", address, "--deadline", "25", "--json"]
+    arguments = ["fleet", "run", str(out), "--ray", address, "--timeout", "25", "--json"]
     process = subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", *arguments],
         stdout=subprocess.PIPE,

@@ -116,7 +116,7 @@ def wait_for_task(name: str, tmp_path: Path) -> int:
 def test_bad_nodes_do_not_affect_the_others(cluster: Slurm, tmp_path: Path, runner: Path) -> None:
     cluster.run_command("scontrol", "update", "nodename=drained", "state=drain", "reason=a fan is broken")
     process = start_process(
-        environment(cluster, tmp_path), tmp_path, runner, "--slurm", "gpu", "--deadline", "40"
+        environment(cluster, tmp_path), tmp_path, runner, "--slurm", "gpu", "--timeout", "40"
     )
     wait_for_task("power", tmp_path)
     wait_for_task("killed", tmp_path)
@@ -153,7 +153,7 @@ def test_inside_an_allocation(cluster: Slurm, tmp_path: Path, runner: Path) -> N
     command = ["salloc", "--quiet", "--nodelist=n01,b1", sys.executable, "-m", "tfdoctor"]
     command += ["fleet", "run", str(tmp_path / "out"), "--runner", str(runner), "--json", "--slurm", "job"]
     result = subprocess.run(
-        [*command, "--deadline", "8"],
+        [*command, "--timeout", "8"],
         env=environment(cluster, tmp_path),
         capture_output=True,
         text=True,

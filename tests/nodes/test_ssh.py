@@ -115,7 +115,7 @@ def wait_for_start(name: str, tmp_path: Path) -> None:
 
 
 def test_bad_hosts_do_not_affect_the_others(hosts: Hosts, tmp_path: Path, runner: Path) -> None:
-    process = start_process(hosts.env, tmp_path, runner, "--ssh", ",".join(STATES), "--deadline", "15")
+    process = start_process(hosts.env, tmp_path, runner, "--ssh", ",".join(STATES), "--timeout", "15")
     wait_for_start("cut", tmp_path)
     hosts.cut("cut")
     stdout, stderr = process.communicate(timeout=100)

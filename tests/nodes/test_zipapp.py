@@ -53,7 +53,7 @@ def make_env(tmp_path: Path) -> dict[str, str]:
     "python", [Path(sys.executable), *list_pythons()], ids=lambda path: path.parent.parent.name
 )
 def test_report_equals_that_of_the_installed_tfdoctor(file: Path, tmp_path: Path, python: Path) -> None:
-    arguments = ["check", "--json", "--facts", HEALTHY]
+    arguments = ["check", "--json", "--from", HEALTHY]
     result = subprocess.run(
         [python, file, *arguments], env=make_env(tmp_path), capture_output=True, timeout=60, check=False
     )

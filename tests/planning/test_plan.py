@@ -543,7 +543,7 @@ def test_environment_is_installed_from_a_lock() -> None:
         assert option.commands == (f"tfdoctor install --tf {release.version}",)
         assert COMPAT.locks.get_path("tensorflow", release.version, option.python).is_file()
     option = find_option(recommend_for("2.15.1", python="3.10"), Recipe.VENV)
-    assert option.commands == ("tfdoctor install --tf 2.15.1 --python 3.10",)
+    assert option.commands == ("tfdoctor install --tf 2.15.1 --python-version 3.10",)
 
 
 def test_build_command_selects_the_same_option() -> None:

@@ -35,7 +35,9 @@ def parse_options(typed: str) -> dict[str, list[str]]:
 def plan_for(typed: str) -> Recommendation:
     options = parse_options(typed)
     facts = HOSTS / options["facts"][0] if options["facts"] else None
-    host = select_host(COMPAT, gpus=options["gpu"], driver=next(iter(options["driver"]), None), facts=facts)
+    host = select_host(
+        COMPAT, gpus=options["gpu"], driver=next(iter(options["driver"]), None), recording_path=facts
+    )
     method = Method(options["method"][0]) if options["method"] else None
     python = parse_python_version(next(iter(options["python"]), None))
     request = Request(tensorflow=next(iter(options["tf"]), None), python=python, method=method)
@@ -136,7 +138,7 @@ def test_ambiguous_card_error_explains_the_choices() -> None:
 
 
 def test_wsl_is_named() -> None:
-    assert "under WSL, where the Windows driver counts" in render_plan_for("--facts wsl2-healthy")
+    assert "under WSL, where the Windows driver counts" in render_plan_for("--from wsl2-healthy")
 
 
 @pytest.mark.parametrize(
@@ -168,15 +170,15 @@ def test_x86_cards_are_no_arm_boards() -> None:
 
 def test_machine_with_a_gpu_gets_no_cpu_option() -> None:
     for name in ("healthy-one-gpu", "wsl2-healthy", "smi-hangs", "docker-desktop"):
-        assert plan_for(f"--facts {name}").cpu_remedy is None
+        assert plan_for(f"--from {name}").cpu_remedy is None
 
 
 @pytest.mark.parametrize(
     ("typed", "wanted"),
     [
-        ("--facts no-card-no-driver", "tensorflow==2.21.0"),
-        ("--facts no-card-no-driver --tf 1.14", "tensorflow==1.14.0"),
-        ("--facts no-card-no-driver --tf 2.10 --python 3.8", "tensorflow==2.10.1"),
+        ("--from no-card-no-driver", "tensorflow==2.21.0"),
+        ("--from no-card-no-driver --tf 1.14", "tensorflow==1.14.0"),
+        ("--from no-card-no-driver --tf 2.10 --python-version 3.8", "tensorflow==2.10.1"),
         ("--gpu GH200", "tensorflow"),
         ("--gpu GH200 --tf 2.18", "tensorflow==2.18.1"),
     ],
@@ -188,7 +190,7 @@ def test_cpu_option_installs_the_requested_release(typed: str, wanted: str) -> N
 
 
 @pytest.mark.parametrize(
-    "typed", ["--gpu GH200 --tf 2.4", "--facts no-card-no-driver --tf 2.21 --python 3.8"]
+    "typed", ["--gpu GH200 --tf 2.4", "--from no-card-no-driver --tf 2.21 --python-version 3.8"]
 )
 def test_cpu_option_can_be_missing(typed: str) -> None:
     assert plan_for(typed).cpu_remedy is None
@@ -217,11 +219,11 @@ def _conflict_reasons(version: str, card: str) -> tuple[Reason, ...]:
     [
         ("--gpu T4 --tf 1.15 --method pip", ["another method: ", "the best TensorFlow "]),
         (
-            "--gpu T4 --tf 2.10 --python 3.12",
+            "--gpu T4 --tf 2.10 --python-version 3.12",
             ["another Python: ", "another TensorFlow: ", "the best TensorFlow "],
         ),
         (
-            "--gpu T4 --tf 1.14 --python 3.12 --method pip",
+            "--gpu T4 --tf 1.14 --python-version 3.12 --method pip",
             ["another method and another Python: ", "the best TensorFlow "],
         ),
         ("--gpu K80 --tf 2.15", ["another TensorFlow: ", "a different card: "]),

@@ -49,13 +49,13 @@ def load_log_report(path: Path) -> LogReport:
 
 
 def check_screen(folder: Path, width: int = 80, *, here: bool = True, colour: bool = False) -> str:
-    """Return the screen of `check` on that machine, where `fix` may be offered; else of `check --facts`."""
+    """Return the screen of `check` on that machine, where `fix` may be offered; else of `check --from`."""
     report = load_report(folder)
     fix = None
     if here:
         environment = make_environment(report, "venv")
         fix = make_fix_offer(report, environment) if environment is not None else None
-    typed = "tfdoctor check" if here else f"tfdoctor check --facts /srv/recorded/{folder.name}.tar.gz"
+    typed = "tfdoctor check" if here else f"tfdoctor check --from /srv/recorded/{folder.name}.tar.gz"
     return render_report(report, width=width, colour=colour, offer=fix, check_command=typed)
 
 
@@ -111,7 +111,7 @@ def lines_at(text: str, width: int) -> int:
 
 
 def matrix_screen(version: str, capability: str | None = None, width: int = 80) -> str | None:
-    """Return the screen of `matrix --tf VERSION [--cc X]`, or None if no release matches."""
+    """Return the screen of `matrix --tf VERSION [--gpu X]`, or None if no release matches."""
     compat = Compat.load()
     rows = select_rows(compat, MatrixQuery(tf=version, capability=capability))
     if not rows:
@@ -128,7 +128,7 @@ def explain_screen(code: str, width: int = 80) -> str:
 def recommend_screen(card: str, driver: str | None, version: str | None, width: int = 80) -> str:
     """Return the screen of `recommend --gpu NAME --driver V --tf V`."""
     compat = Compat.load()
-    host = select_host(compat, gpus=[card], driver=driver, facts=None)
+    host = select_host(compat, gpus=[card], driver=driver, recording_path=None)
     return render_recommendation(recommend(compat, Request(tensorflow=version), host), width=width)
 
 
@@ -202,14 +202,14 @@ def screens() -> Iterator[tuple[str, str | None]]:
     """Yield the command line and the text of every screen. The text is None if there is no screen."""
     for host in FOLDERS:
         yield f"check {host.name}", check_screen(host)
-        yield f"check --facts {host.name}", check_screen(host, here=False)
+        yield f"check --from {host.name}", check_screen(host, here=False)
         yield f"fix --dry-run {host.name}", fix_screen(host)
         yield f"verify {host.name}", verify_screen(host)
     for log in LOGS:
         yield f"diagnose {log.name}", log_screen(log)
     for version in releases():
         yield f"matrix --tf {version}", matrix_screen(version)
-        yield f"matrix --tf {version} --cc 12.0", matrix_screen(version, "12.0")
+        yield f"matrix --tf {version} --gpu 12.0", matrix_screen(version, "12.0")
         yield f"build --dry-run --tf {version}", build_screen(version)
         yield f"install --dry-run --tf {version}", install_screen(version)
     for card in CARDS:

@@ -209,12 +209,12 @@ def test_embedded_json_cannot_end_its_element() -> None:
 
 def test_check_writes_a_page_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "report.html"
-    assert check(facts=HOSTS / "plain-pip-install", html=target) == 1
+    assert check(recording_path=HOSTS / "plain-pip-install", html=target) == 1
     assert "as a page" in capsys.readouterr().err
     check_page(target.read_bytes())
     with pytest.raises(UsageError, match="exists"):
-        check(facts=HOSTS / "plain-pip-install", html=target)
-    check(facts=HOSTS / "plain-pip-install", html=target, force=True, quiet=True)
+        check(recording_path=HOSTS / "plain-pip-install", html=target)
+    check(recording_path=HOSTS / "plain-pip-install", html=target, force=True, quiet=True)
     assert capsys.readouterr().err == ""
     with pytest.raises(UsageError, match="--fix"):
         check(html=tmp_path / "other.html", then_fix=True)
@@ -227,7 +227,7 @@ def test_page_contains_no_user_name(tmp_path: Path) -> None:
     recorded = (HOSTS / "plain-pip-install" / "host.json").read_text(encoding="utf-8")
     assert "/srv/tf" in recorded
     (machine / "host.json").write_text(recorded.replace("/srv/tf", home), encoding="utf-8")
-    check(facts=machine, html=tmp_path / "page.html", quiet=True)
+    check(recording_path=machine, html=tmp_path / "page.html", quiet=True)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert USER not in page
     assert "home/user/tf" in page

@@ -80,7 +80,7 @@ def test_page_measures_the_replaced_text() -> None:
 def run_check(*command: str, **env: str) -> subprocess.CompletedProcess[str]:
     variables = {key: value for key, value in os.environ.items() if key != program_name.PROGRAM_NAME_VARIABLE}
     return subprocess.run(
-        [*command, "check", "--facts", str(HOST)],
+        [*command, "check", "--from", str(HOST)],
         env=variables | env,
         capture_output=True,
         text=True,
@@ -170,7 +170,7 @@ def test_json_keeps_the_default_name() -> None:
     command = [sys.executable, "-m", "tfdoctor"]
     env = os.environ | {program_name.PROGRAM_NAME_VARIABLE: "./scripts/tfdoctor"}
     process = subprocess.run(
-        [*command, "check", "--json", "--facts", str(HOST)],
+        [*command, "check", "--json", "--from", str(HOST)],
         env=env,
         capture_output=True,
         text=True,

@@ -81,11 +81,11 @@ CLUSTER = (
 )
 COMMANDS = {
     "check": (
-        "check --facts hosts/hidden-by-minus-one --against hosts/healthy-one-gpu",
-        "check --facts hosts/updated-without-restart --against hosts/two-other-cudas -v",
-        "check --facts hosts/driver-hangs -v",
+        "check --from hosts/hidden-by-minus-one --against hosts/healthy-one-gpu",
+        "check --from hosts/updated-without-restart --against hosts/two-other-cudas -v",
+        "check --from hosts/driver-hangs -v",
         *(
-            f"check --facts hosts/{host}"
+            f"check --from hosts/{host}"
             for host in (
                 "healthy-two-gpus",
                 "container-without-gpu",
@@ -97,11 +97,11 @@ COMMANDS = {
                 "environment-gone-and-another-works",
             )
         ),
-        "COLUMNS=100 check --facts hosts/container-without-gpu -v",
-        "check --facts hosts/container-without-gpu -q",
-        "COLUMNS=50 check --facts hosts/mig-parent",
-        "report --facts hosts/healthy-two-gpus",
-        "report --facts hosts/updated-without-restart",
+        "COLUMNS=100 check --from hosts/container-without-gpu -v",
+        "check --from hosts/container-without-gpu -q",
+        "COLUMNS=50 check --from hosts/mig-parent",
+        "report --from hosts/healthy-two-gpus",
+        "report --from hosts/updated-without-restart",
         "parse auto smi.txt",
     ),
     "recommend": (
@@ -111,8 +111,8 @@ COMMANDS = {
         "COLUMNS=60 recommend --gpu 'GTX 1080 Ti' --driver 535 --tf 2.4",
         "recommend --gpu 'GTX 680' --tf 2.4",
         "recommend --gpu 'RTX 4090' --driver 450.80 --tf 1.14 -v",
-        "recommend --facts hosts/jetson-with-a-desktop-wheel --tf 2.10",
-        "recommend --facts hosts/wsl2-healthy --tf 2.10 --method pip",
+        "recommend --from hosts/jetson-with-a-desktop-wheel --tf 2.10",
+        "recommend --from hosts/wsl2-healthy --tf 2.10 --method pip",
         "build --anywhere --tf 2.4 --dry-run",
         "build --check Dockerfile",
         "build --check compose.yaml",
@@ -120,14 +120,14 @@ COMMANDS = {
     "matrix": (
         "matrix --tf 2.4 --all",
         "matrix --tf 2.4",
-        "matrix --tf 1.15 --cc 8.6",
+        "matrix --tf 1.15 --gpu 8.6",
         "matrix --tf 2.4 --gpu 'RTX 3060'",
-        "COLUMNS=50 matrix --tf 2.4 --cc 7.5 --all",
+        "COLUMNS=50 matrix --tf 2.4 --gpu 7.5 --all",
         "matrix --tf 1.15 --gpu 'GTX 1080 Ti' --markdown",
         "matrix --cuda 11.2",
         "COLUMNS=140 matrix --cuda 10",
         "COLUMNS=140 matrix --cuda 10 --gpu 'GTX 1080 Ti'",
-        "COLUMNS=60 matrix --cuda 11.2 --cc 9.0",
+        "COLUMNS=60 matrix --cuda 11.2 --gpu 9.0",
         "matrix --cuda 10.0 --windows",
         "matrix --cuda 9 --markdown",
         "matrix --cuda 11.2 --cudnn 7",
@@ -147,10 +147,10 @@ COMMANDS = {
         "diagnose --format github logs/lab/1.14.0-another-cuda.log",
         "diagnose --format github logs/lab/2.10.1-all-missing.log",
         "diagnose empty.log",
-        "placement placement.log",
-        "placement placement.log -v --svg ops.svg",
-        "COLUMNS=50 placement placement.log",
-        "placement empty.log",
+        "diagnose --placement placement.log",
+        "diagnose --placement placement.log -v --svg ops.svg",
+        "COLUMNS=50 diagnose --placement placement.log",
+        "diagnose --placement empty.log",
     ),
     "extensions": (
         f"cluster --tf-config {shlex.quote(CLUSTER)}",
@@ -159,10 +159,10 @@ COMMANDS = {
         "fleet report fleet",
         "fleet report fleet -v",
         "COLUMNS=50 fleet report fleet",
-        "lint --tf 2.16 --gpus 1 lint",
-        "lint --tf 2.16 --gpus 1 --format sarif lint/misspelt.py",
-        "lint --tf 2.16 --gpus 1 --format junit lint",
-        "lint --tf 2.16 --gpus 1 --diff lint",
+        "lint --tf 2.16 --gpu-count 1 lint",
+        "lint --tf 2.16 --gpu-count 1 --format sarif lint/misspelt.py",
+        "lint --tf 2.16 --gpu-count 1 --format junit lint",
+        "lint --tf 2.16 --gpu-count 1 --diff lint",
     ),
 }
 """Command lines by the name of the expected file. `COLUMNS=N` before one sets the width of the terminal."""

@@ -115,7 +115,7 @@ def test_valid_gpus_option_is_accepted(text: str | None) -> None:
 
 @pytest.mark.parametrize("text", ["banana", "", "0,", "0,all", "-1", "0 1", "GPU-", "x" * 500])
 def test_invalid_gpus_option_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="--gpus"):
+    with pytest.raises(UsageError, match="--devices"):
         _parse_gpus(text)
 
 
@@ -162,20 +162,20 @@ def test_unrelated_refusal_is_inconclusive() -> None:
             1,
             1,
             {"gpus": "0"},
-            "tfdoctor verify team/app:1 --gpus all",
+            "tfdoctor verify team/app:1 --devices all",
             "1 there, and TensorFlow lists all of them.",
         ),
         (1, 1, {"gpus": "all"}, "nvidia-smi -L", "1 there, and TensorFlow lists all of them."),
         (1, 1, {}, "nvidia-smi -L", "1 there, and TensorFlow lists all of them."),
-        (1, 2, {}, "tfdoctor verify team/app:1 --expect-gpus 1", "2 there, and TensorFlow lists 1."),
+        (1, 2, {}, "tfdoctor verify team/app:1 --gpu-count 1", "2 there, and TensorFlow lists 1."),
         (
             3,
             3,
             {},
-            "tfdoctor verify team/app:1 --expect-gpus 3",
+            "tfdoctor verify team/app:1 --gpu-count 3",
             "3 there, and TensorFlow lists all of them.",
         ),
-        (3, None, {}, "tfdoctor verify team/app:1 --expect-gpus 3", ""),
+        (3, None, {}, "tfdoctor verify team/app:1 --gpu-count 3", ""),
     ],
 )
 def test_unexpected_number_of_gpus_is_explained(
@@ -184,7 +184,7 @@ def test_unexpected_number_of_gpus_is_explained(
     finding = make_gpu_count_finding(make_verifying(expected=2, **words), visible, given)
     assert finding.explanation == (f"The driver shows {explanation}" if explanation else "")
     assert finding.remedies[0].commands == (first,)
-    assert any("--expect-gpus" in line for remedy in finding.remedies for line in remedy.commands)
+    assert any("--gpu-count" in line for remedy in finding.remedies for line in remedy.commands)
 
 
 # ---------------------------------------------------------------- no Python

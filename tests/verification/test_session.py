@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tfdoctor.core.facts import Facts
     from tfdoctor.core.findings import Stage
 
-SIMULATED = parse_simulation(COMPAT, ["RTX 4090"], gpus="2")
+SIMULATED = parse_simulation(COMPAT, ["RTX 4090"], count=2)
 IMAGE = TargetImage("team/app:1")
 
 
@@ -125,12 +125,12 @@ def test_stages_are_recorded_if_they_were_requested() -> None:
     [
         (None, {}, "--python /opt/bin/python"),
         (None, {"gpus": "0", "memory_bytes": 1 << 30, "python": "/x"}, "--python /opt/bin/python"),
-        (None, {"device": "CPU"}, "--python /opt/bin/python --device CPU"),
+        (None, {"device": "CPU"}, "--python /opt/bin/python --devices CPU"),
         (IMAGE, {}, "team/app:1"),
-        (IMAGE, {"gpus": "0,1"}, "team/app:1 --gpus 0,1"),
-        (IMAGE, {"gpus": "0", "device": "CPU"}, "team/app:1 --device CPU"),
+        (IMAGE, {"gpus": "0,1"}, "team/app:1 --devices 0,1"),
+        (IMAGE, {"gpus": "0", "device": "CPU"}, "team/app:1 --devices CPU"),
         (IMAGE, {"memory_bytes": 1 << 30, "python": "/a b"}, "team/app:1 --memory 1g --python '/a b'"),
-        (IMAGE, {"simulated_gpus": SIMULATED}, "team/app:1 --simulate 'RTX 4090' --gpus 2"),
+        (IMAGE, {"simulated_gpus": SIMULATED}, "team/app:1 --simulate 'RTX 4090' --gpu-count 2"),
     ],
 )
 def test_command_that_repeats_the_verification(
@@ -141,7 +141,7 @@ def test_command_that_repeats_the_verification(
 
 def test_options_can_be_left_out_of_the_command() -> None:
     run, _ = make_run(gpus="0", memory_bytes=1 << 30)
-    assert run.build_command(memory=False) == "tfdoctor verify team/app:1 --gpus 0"
+    assert run.build_command(memory=False) == "tfdoctor verify team/app:1 --devices 0"
     assert run.build_command(gpus=False) == "tfdoctor verify team/app:1 --memory 1g"
 
 

@@ -261,8 +261,8 @@ def run_command(*words: str, **variables: str) -> subprocess.CompletedProcess[st
     ("words", "said"),
     [
         (("verify", "--driver", "550"), "--driver belongs to --simulate"),
-        (("verify", "--simulate", "T4", "--device", "CPU"), "give one of them"),
-        (("verify", "--simulate", "T4", "--gpus", "all"), "how many such cards"),
+        (("verify", "--simulate", "T4", "--devices", "CPU"), "cannot be combined"),
+        (("verify", "--simulate", "T4", "--devices", "all"), "cannot be combined"),
         (("verify", "--simulate", "nothing"), "no NVIDIA GPU called"),
         (("check", "--simulate", "T4"), "it goes with --deep"),
         (("check", "--driver", "550"), "it goes with --deep"),
@@ -278,7 +278,7 @@ def test_conflicting_options_are_refused(words: tuple[str, ...], said: str) -> N
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_stand_in_is_passed_to_the_child_only(tmp_path: Path) -> None:
-    words = ("verify", "--python", sys.executable, "--simulate", "RTX 4090", "--gpus", "2", "--json")
+    words = ("verify", "--python", sys.executable, "--simulate", "RTX 4090", "--gpu-count", "2", "--json")
     process = run_command(*words, XDG_CACHE_HOME=str(tmp_path))
     answer = json.loads(process.stdout)
     jsonschema.validate(answer, load_schema("verify"))

@@ -61,7 +61,7 @@ def run_compute(
     system: _System, *, counts: dict[str, int] | None = None, why: str = "", stages: tuple[str, ...] = ()
 ) -> tuple[VerificationRun, list[LibrarySet]]:
     """Run the compute stages in software; return the verification and the library sets that were built."""
-    simulated = parse_simulation(COMPAT, ["RTX 4090"], gpus="2")
+    simulated = parse_simulation(COMPAT, ["RTX 4090"], count=2)
     request = VerifyRequest(simulated_gpus=simulated, **({"stages": stages} if stages else {}))
     run = VerificationRun("/opt/bin/python", complete_request(request), ignore_stage)
     built: list[LibrarySet] = []

@@ -28,7 +28,7 @@ def check(
     python: str | None = None,
     *,
     deep: bool = False,
-    facts: str | os.PathLike[str] | None = None,
+    recording: str | os.PathLike[str] | None = None,
     timeout: float = 10.0,
 ) -> Check:
     """Check whether TensorFlow can use the GPUs, and return the document of `tfdoctor check --json`.
@@ -36,10 +36,10 @@ def check(
     * `python` is the interpreter to examine, or the folder of its environment. None means the interpreter of the
       active environment, or else python3 on PATH. Pass `sys.executable` for the current one.
     * `deep` also runs TensorFlow.
-    * `facts` is a recording that `capture` made, to examine instead of this machine.
+    * `recording` is a file or folder that `capture` made, to examine instead of this machine.
     * `timeout` is the time limit in seconds for collecting the facts.
 
-    Raise Error if the machine or the recording cannot be examined, or if `deep` and `facts` are combined.
+    Raise Error if the machine or the recording cannot be examined, or if `deep` and `recording` are combined.
     """
     from pathlib import Path
 
@@ -49,11 +49,11 @@ def check(
     from tfdoctor.render.report import make_report_json
     from tfdoctor.system import RecordedSystem
 
-    if deep and facts is not None:
-        raise UsageError("TensorFlow cannot be run (deep) on a recorded machine (facts).")
+    if deep and recording is not None:
+        raise UsageError("TensorFlow cannot be run (deep) on a recorded machine (recording).")
     with handle_signals():
-        if facts is not None:
-            recorded = RecordedSystem(Path(facts))
+        if recording is not None:
+            recorded = RecordedSystem(Path(recording))
             report = examine(recorded, Compat.load(), python=python or recorded.python, timeout=timeout)
         else:
             report = examine(
@@ -86,18 +86,18 @@ def recommend(
     *,
     gpu: str | Sequence[str] = (),
     driver: str | None = None,
-    python: str | None = None,
+    python_version: str | None = None,
     method: str | None = None,
-    facts: str | os.PathLike[str] | None = None,
+    recording: str | os.PathLike[str] | None = None,
 ) -> Recommendation:
     """Return the TensorFlow releases that work and how to install them, like `tfdoctor recommend --json`.
 
     * `tf` is a TensorFlow version or specifier, such as "2.15" or ">=2.10,<2.13". None means the best one.
     * `gpu` is one or more GPU names or compute capabilities. Empty means the GPUs of this machine.
     * `driver` is the driver version. None means the driver of this machine.
-    * `python` is the Python version. None means any.
+    * `python_version` is the Python version, such as "3.11". None means any.
     * `method` is "pip" or "container". None means both.
-    * `facts` is a recording that `capture` made, to plan for instead of this machine.
+    * `recording` is a file or folder that `capture` made, to plan for instead of this machine.
 
     Raise Error if an argument is invalid, or if the recording cannot be read.
     """
@@ -117,9 +117,16 @@ def recommend(
     compat = Compat.load()
     gpus = [gpu] if isinstance(gpu, str) else list(gpu)
     with handle_signals():
-        host = select_host(compat, gpus=gpus, driver=driver, facts=Path(facts) if facts is not None else None)
+        host = select_host(
+            compat,
+            gpus=gpus,
+            driver=driver,
+            recording_path=Path(recording) if recording is not None else None,
+        )
     request = Request(
-        tensorflow=tf, python=parse_python_version(python), method=method_by_name[method] if method else None
+        tensorflow=tf,
+        python=parse_python_version(python_version),
+        method=method_by_name[method] if method else None,
     )
     plan = add_machine_arguments(make_plan(compat, request, host), gpus, driver)
     document: Recommendation = convert_to_json_values(make_recommendation_json(plan))

@@ -85,9 +85,9 @@ def _lacks_python(arguments: Sequence[str], options: CheckOptions | None) -> boo
     `options` are the parsed options of `check`; None means another command.
     """
     if options is not None:
-        return options["python"] is None and options["facts"] is None
+        return options["python"] is None and options["recording_path"] is None
     return arguments[0] in PYTHON_COMMANDS and not any(
-        argument.startswith(("--python", "--facts")) for argument in arguments
+        argument.startswith(("--python", "--from")) for argument in arguments
     )
 
 

@@ -75,7 +75,11 @@ class RecipeChoice(str, enum.Enum):
     ngc = "ngc"
 
 
-@command
+@command(
+    "tfdoctor build --tf 1.14",
+    "tfdoctor build --tf 2.20 -t team/tf:2.20 -n",
+    "tfdoctor build --tf 2.20 --emit compose",
+)
 def build(
     folder: Annotated[
         Path | None, argument("With --emit context: the folder to write.", metavar="[DIR]")
@@ -88,7 +92,7 @@ def build(
             autocompletion=completion_values.complete_release,
         ),
     ] = None,
-    python: Annotated[str | None, option("This Python: 3.11.", metavar="V")] = None,
+    python_version: Annotated[str | None, option("For this Python: 3.11.", metavar="V")] = None,
     recipe: Annotated[RecipeChoice | None, option("Force a recipe.")] = None,
     tag: Annotated[str | None, option("The image's name.", "--tag", "-t", metavar="TAG")] = None,
     requirements: Annotated[
@@ -182,7 +186,7 @@ def build(
     )
     request = Request(
         tensorflow=tf,
-        python=parse_python_version(python),
+        python=parse_python_version(python_version),
         method=Method.CONTAINER,
         recipe=Recipe(recipe.value) if recipe is not None else None,
         base=validate_reference(base) if base is not None else None,
@@ -497,10 +501,10 @@ def _choose_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, exa
     the driver is invalid.
     """
     if gpus and not examines_host:
-        return select_host(compat, gpus=gpus, driver=driver, facts=None)
+        return select_host(compat, gpus=gpus, driver=driver, recording_path=None)
     if not examines_host:
         return Host(driver=validate_driver(compat, driver))
-    host = select_host(compat, gpus=gpus, driver=driver, facts=None)
+    host = select_host(compat, gpus=gpus, driver=driver, recording_path=None)
     # The image brings its own system, so only the GPUs, driver and processor of this host matter.
     is_windows = host.is_wsl or host.system == "Windows"
     return dataclasses.replace(host, glibc=None, python=None, system="Linux", is_wsl=is_windows)

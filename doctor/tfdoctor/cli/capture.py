@@ -112,15 +112,15 @@ def describe_differences(host_report: Report, recording_report: Report) -> tuple
     return tuple(differences)
 
 
-@command
+@command("tfdoctor capture -o bug.tar.gz", "tfdoctor capture -o bug.tar.gz --python ~/tf/bin/python")
 def capture(
     output: Annotated[
         Path | None,
-        option("A folder, or a file that ends in .tar.gz.", "--output", "-o", metavar="BUNDLE"),
+        option("A folder, or a file that ends in .tar.gz.", "--output", "-o", metavar="RECORDING"),
     ] = None,
     python: Python = None,
     timeout: Timeout = 10.0,
-    force: Annotated[bool, option("Replace an existing bundle.", "--force")] = False,
+    force: Annotated[bool, option("Replace an existing recording.", "--force")] = False,
     as_json: Json = False,
 ) -> int:
     """Write a redacted recording of this machine, print a summary and return the exit status.

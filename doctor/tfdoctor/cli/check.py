@@ -14,6 +14,7 @@ from tfdoctor.cli.options import (
     FailOnOption,
     For,
     Force,
+    From,
     Html,
     Json,
     Quiet,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from tfdoctor.system import RecordedSystem, System
 
 
-@command
+@command("tfdoctor check", "tfdoctor check --python ~/tf/bin/python -v", "tfdoctor check --from bug.tar.gz")
 def check(
     folder: Annotated[str | None, argument("The same as --python FOLDER.", metavar="[FOLDER]")] = None,
     python: Annotated[
@@ -58,15 +59,12 @@ def check(
     ] = False,
     simulate: Simulate = None,
     driver: SimulatedDriver = None,
-    facts: Annotated[
-        Path | None,
-        option("Judge a recorded machine (what `capture` wrote) instead of this one.", metavar="BUNDLE"),
-    ] = None,
+    recording_path: From = None,
     against: Annotated[
         Path | None,
         option(
             "Report what differs from a recorded machine: this one when it still worked, or another one.",
-            metavar="BUNDLE",
+            metavar="RECORDING",
         ),
     ] = None,
     then_fix: Annotated[
@@ -91,15 +89,17 @@ def check(
     GPU and nothing else was found. With --fail-on never it is 0 in all three cases. With --fix, exit status and JSON
     are those of `tfdoctor fix`.
     """
-    _check_options(deep=deep, facts=facts, against=against, then_fix=then_fix, yes=yes, fail_on=fail_on)
+    _check_options(
+        deep=deep, recording_path=recording_path, against=against, then_fix=then_fix, yes=yes, fail_on=fail_on
+    )
     if html is not None:
         from tfdoctor.system.writing import check_output_file
 
         if then_fix:
             raise UsageError("--html cannot be combined with --fix.", hint="Run it again after the fix.")
-        check_output_file(html, force=force, option="--html", input_paths=[facts, against])
+        check_output_file(html, force=force, option="--html", input_paths=[recording_path, against])
     if simulate or driver is not None:
-        is_allowed = not (folder or facts or against or then_fix or html) and fail_on is FailOn.error
+        is_allowed = not (folder or recording_path or against or then_fix or html) and fail_on is FailOn.error
         return _run_simulated_check(
             simulate or [],
             driver,
@@ -112,25 +112,25 @@ def check(
             quiet=quiet,
         )
     if folder is not None:
-        python = _validate_folder(folder, python, facts)
+        python = _validate_folder(folder, python, recording_path)
     requested_python = python
     if then_fix and as_json:
         return _run_fix(requested_python, timeout, yes=yes, as_json=True, verbose=verbose, quiet=quiet)
-    live_system = make_live_system(python if facts is None else None)
+    live_system = make_live_system(python if recording_path is None else None)
     system: System = live_system
     earlier: RecordedSystem | None = None
-    if facts is not None or against is not None:
+    if recording_path is not None or against is not None:
         from tfdoctor.system import RecordedSystem
 
-        if facts is not None:
-            recorded = RecordedSystem(facts)
+        if recording_path is not None:
+            recorded = RecordedSystem(recording_path)
             system, python = recorded, python or recorded.python
         earlier = RecordedSystem(against) if against is not None else None
-    if facts is None:
+    if recording_path is None:
         start_query(live_system, python, timeout=timeout)
     try:
-        needs_recording = (earlier is not None and facts is None) or html is not None
-        local = facts is None
+        needs_recording = (earlier is not None and recording_path is None) or html is not None
+        local = recording_path is None
         report, recording, compat = _examine_machine(
             system, python, timeout, deep=deep, needs_recording=needs_recording, local=local, quiet=quiet
         )
@@ -140,11 +140,11 @@ def check(
             comparable_report = recording.recording_report if recording is not None and local else report
             comparison = _compare_reports(earlier, comparable_report, compat, timeout)
         offer = None
-        if facts is None and (html is not None or not (quiet or as_json)):
+        if recording_path is None and (html is not None or not (quiet or as_json)):
             from tfdoctor.environments.fix_availability import find_fix_offer
 
             offer = find_fix_offer(report, system)
-        check_command = _format_check_command(python=requested_python, facts=facts)
+        check_command = _format_check_command({"--python": requested_python, "--from": recording_path})
         if html is not None and recording is not None:
             _write_page(
                 html,
@@ -252,13 +252,19 @@ def _run_simulated_check(
 
 
 def _check_options(
-    *, deep: bool, facts: Path | None, against: Path | None, then_fix: bool, yes: bool, fail_on: FailOn
+    *,
+    deep: bool,
+    recording_path: Path | None,
+    against: Path | None,
+    then_fix: bool,
+    yes: bool,
+    fail_on: FailOn,
 ) -> None:
     """Raise UsageError if options exclude each other."""
-    if deep and facts is not None:
-        raise UsageError("--deep runs TensorFlow here; a recorded machine (--facts) cannot run it.")
-    if then_fix and not (facts is None and against is None):
-        raise UsageError("--fix changes this machine: it cannot be combined with --facts or --against.")
+    if deep and recording_path is not None:
+        raise UsageError("--deep runs TensorFlow here; a recorded machine (--from) cannot run it.")
+    if then_fix and not (recording_path is None and against is None):
+        raise UsageError("--fix changes this machine: it cannot be combined with --from or --against.")
     if then_fix and fail_on is not FailOn.error:
         raise UsageError(
             "--fail-on cannot be combined with --fix, whose exit status is that of `tfdoctor fix`."
@@ -267,27 +273,27 @@ def _check_options(
         raise UsageError("--yes needs --fix.")
 
 
-def _validate_folder(folder: str, python: str | None, facts: Path | None) -> str:
+def _validate_folder(folder: str, python: str | None, recording_path: Path | None) -> str:
     """Return the folder of `check FOLDER` unchanged, for use as the value of `--python`.
 
-    Raise UsageError if it does not exist, is a file or a recording, or is combined with `--python` or `--facts`.
+    Raise UsageError if it does not exist, is a file or a recording, or is combined with `--python` or `--from`.
     """
-    if python is not None or facts is not None:
+    if python is not None or recording_path is not None:
         raise UsageError(
-            "check FOLDER is check --python FOLDER: it cannot be combined with --python or --facts."
+            "check FOLDER is check --python FOLDER: it cannot be combined with --python or --from."
         )
     from tfdoctor.system.archive import HOST_FILE
 
     quoted = shlex.quote(clean_line(folder))
     if (Path(folder) / HOST_FILE).is_file():
         msg = f"{quoted} is a recorded machine."
-        raise UsageError(msg, hint=f"tfdoctor check --facts {quoted}")
+        raise UsageError(msg, hint=f"tfdoctor check --from {quoted}")
     if Path(folder).is_file():
         msg = f"{quoted} is not an environment's folder."
         raise UsageError(
             msg,
             hint=f"A log: tfdoctor diagnose {quoted}. A Python: --python {quoted}. "
-            f"A recorded machine: --facts {quoted}.",
+            f"A recorded machine: --from {quoted}.",
         )
     if not os.path.lexists(folder):
         msg = f"{quoted} does not exist."
@@ -451,11 +457,9 @@ def _print_report(
         OUT.write(render_comparison(comparison, str(against), verbose=verbose, **OUT.layout))
 
 
-def _format_check_command(**options: object) -> str:
+def _format_check_command(options: dict[str, object]) -> str:
     """Return the `tfdoctor check` command with the given options, quoted for a shell."""
-    arguments = (
-        f" --{name} {shlex.quote(clean_line(str(value)))}" for name, value in options.items() if value
-    )
+    arguments = (f" {name} {shlex.quote(clean_line(str(value)))}" for name, value in options.items() if value)
     return "tfdoctor check" + "".join(arguments)
 
 

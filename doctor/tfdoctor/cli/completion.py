@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FILES_MARKER = ":files"
 """The output if a file name is expected. No command, option or value begins with a colon."""
-FILE_METAVAR_WORDS = ("FILE", "PATH", "DIR", "FOLDER", "BUNDLE", "COMMAND")
+FILE_METAVAR_WORDS = ("FILE", "PATH", "DIR", "FOLDER", "RECORDING", "COMMAND")
 """An option or argument takes a file name if its metavariable contains one of these words."""
 Completions = list[tuple[str, str]]
 
@@ -69,7 +69,7 @@ complete -c tfdoctor -f -k -a '(__tfdoctor)'
 }
 
 
-@command
+@command("tfdoctor completion bash", "tfdoctor completion zsh")
 def completion(
     shell: Annotated[Shell, argument("bash, zsh or fish.", metavar="SHELL")],
     words: Annotated[
@@ -144,9 +144,20 @@ def list_completions(words: Sequence[str]) -> Completions:
         )
     if command_name not in list_commands():
         return []
-    return _complete_in_command(
-        group.commands[command_name], earlier_words[earlier_words.index(command_name) + 1 :], last_word
+    command, command_words = (
+        group.commands[command_name],
+        earlier_words[earlier_words.index(command_name) + 1 :],
     )
+    subcommands = getattr(command, "commands", {})
+    if subcommands and not command_words and not last_word.startswith("-"):
+        return _filter_words(
+            last_word, ((name, item.get_short_help_str(100)) for name, item in subcommands.items())
+        )
+    if subcommands and command_words:
+        if command_words[0] not in subcommands:
+            return []
+        command, *command_words = subcommands[command_words[0]], *command_words[1:]
+    return _complete_in_command(command, command_words, last_word)
 
 
 def _complete_in_command(command: Any, earlier_words: Sequence[str], last_word: str) -> Completions:

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.log_arguments import select_logs, write_note
@@ -36,7 +37,6 @@ from tfdoctor.verification.running.streams import STDIN, read_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
     from types import FrameType
 
     from tfdoctor.remedies.tools import Tool
@@ -49,7 +49,11 @@ class DiagnoseFormat(str, enum.Enum):
     github = "github"
 
 
-@command
+@command(
+    "tfdoctor diagnose train.log",
+    "python train.py 2>&1 | tfdoctor diagnose",
+    "tfdoctor diagnose --placement train.log",
+)
 def diagnose(
     files: Annotated[
         list[str] | None,
@@ -65,6 +69,20 @@ def diagnose(
     output: Annotated[
         DiagnoseFormat, option("github: Markdown for an issue, redacted.", "--format")
     ] = DiagnoseFormat.text,
+    placement: Annotated[
+        bool,
+        option(
+            "Show which operations ran on which device, if the log has them "
+            "(tf.debugging.set_log_device_placement).",
+            "--placement",
+        ),
+    ] = False,
+    svg: Annotated[
+        Path | None,
+        option(
+            "With --placement: also write a picture of the operations and devices.", "--svg", metavar="FILE"
+        ),
+    ] = None,
     for_tool: For = None,
     fail_on: FailOnOption = FailOn.error,
     html: Html = None,
@@ -76,9 +94,24 @@ def diagnose(
     """Diagnose each log, print the reports and return the exit status.
 
     Reads any log, or an excerpt of one, and names the one root cause. Sends nothing.
+
+    TensorFlow logs where operations go after tf.debugging.set_log_device_placement(True), in TensorFlow 1 with
+    ConfigProto(log_device_placement=True). --placement counts them.
     """
     as_github = output is DiagnoseFormat.github
     log_names = select_logs(files or (), "diagnose")
+    if placement:
+        from tfdoctor.cli.placement import diagnose_placement
+
+        if len(log_names) != 1 or follow or host or as_github or for_tool is not None or html is not None:
+            raise UsageError(
+                "--placement reads one log; of the other options it takes --svg, --force, --fail-on, --json and -v."
+            )
+        return diagnose_placement(
+            log_names[0], svg=svg, force=force, fail_on=fail_on, as_json=as_json, verbose=verbose, quiet=quiet
+        )
+    if svg is not None:
+        raise UsageError("--svg needs --placement.")
     if log_names.count(STDIN) > 1:
         raise UsageError("standard input (-) can be read only once.")
     if follow and len(log_names) > 1:

@@ -36,7 +36,7 @@ def load_documentation() -> Documentation:
     return Documentation(tuple(sorted(rules, key=lambda rule: rule.code)), pages)
 
 
-@command
+@command("tfdoctor explain TFD201", 'tfdoctor explain "Skipping registering GPU devices"')
 def explain(
     terms: Annotated[
         list[str] | None,

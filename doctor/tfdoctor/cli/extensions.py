@@ -7,7 +7,7 @@ An extension is an entry point of the group `tfdoctor.commands`. Its name is tha
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,10 @@ class Extension:
 
     summary: str
     """The first line of the command's help text."""
-    command: str
-    """The function of the command."""
+    command: str = ""
+    """The function of the command. Empty if it has subcommands."""
+    subcommands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """(first line of the help text, function) of each subcommand, by name."""
     example: str = ""
     """A command line that shows the findings of the extension on the user's machine."""
     pages: str = ""

@@ -28,7 +28,7 @@ class CheckOptions(TypedDict):
     deep: bool
     simulate: list[str] | None
     driver: str | None
-    facts: Path | None
+    recording_path: Path | None
     against: Path | None
     then_fix: bool
     yes: bool
@@ -56,7 +56,7 @@ PARAMETER_BY_FLAG = {
 }
 VALUE_OPTIONS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "--python": ("python", r"(?s:[^-].*)", str),
-    "--facts": ("facts", r"(?s:[^-].*)", Path),
+    "--from": ("recording_path", r"(?s:[^-].*)", Path),
     "--against": ("against", r"(?s:[^-].*)", Path),
     "--html": ("html", r"(?s:[^-].*)", Path),
     "--timeout": ("timeout", r"[1-9]\d{0,2}(?:\.\d{1,3})?", float),
@@ -79,7 +79,7 @@ def parse_check(words: Sequence[str]) -> CheckOptions | None:
         "python": None,
         "simulate": None,
         "driver": None,
-        "facts": None,
+        "recording_path": None,
         "against": None,
         "for_tool": None,
         "html": None,

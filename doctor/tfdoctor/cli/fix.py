@@ -56,7 +56,7 @@ class _SystemFactory:
             system.stop()
 
 
-@command
+@command("tfdoctor fix", "tfdoctor fix -n TFD203", "tfdoctor fix --undo")
 def fix(
     codes: Annotated[
         list[str] | None,
@@ -70,9 +70,12 @@ def fix(
     dry_run: Annotated[bool, option("Show what would be done; change nothing.", "--dry-run", "-n")] = False,
     yes: Yes = False,
     undo_changes: Annotated[bool, option("Undo everything that fix has done here.", "--undo")] = False,
-    force: Annotated[
+    ignores_changes: Annotated[
         bool,
-        option("With --undo: go ahead even if files have changed since; those are left alone.", "--force"),
+        option(
+            "With --undo: undo even if files have changed since; leave those files alone.",
+            "--even-if-changed",
+        ),
     ] = False,
     installer: Installers = None,
     timeout: Timeout = 10.0,
@@ -86,7 +89,7 @@ def fix(
     Needs no root, installs no drivers. Changes are recorded: --undo restores what was there. Exit status 1 if an error
     is left.
     """
-    _check_options(codes or (), dry_run=dry_run, undo=undo_changes, force=force)
+    _check_options(codes or (), dry_run=dry_run, undo=undo_changes, ignores_changes=ignores_changes)
     system_factory, compat, env = _SystemFactory(), Compat.load(), dict(os.environ)
     is_silent = quiet or as_json
     request = FixRequest(
@@ -114,7 +117,7 @@ def fix(
     ):
         if undo_changes:
             prefix = find_prefix(system_factory, request)
-            undo_result = undo_fix(prefix, force=force, progress=display)
+            undo_result = undo_fix(prefix, force=ignores_changes, progress=display)
             if as_json:
                 write_json(make_undo_json(prefix, undo_result))
             else:
@@ -138,15 +141,15 @@ def fix(
     return _choose_exit_status(result)
 
 
-def _check_options(codes: Sequence[str], *, dry_run: bool, undo: bool, force: bool) -> None:
+def _check_options(codes: Sequence[str], *, dry_run: bool, undo: bool, ignores_changes: bool) -> None:
     """Raise UsageError if a code is unknown or options exclude each other."""
     resolve_codes(codes)
     if undo and (codes or dry_run):
         raise UsageError(
             "--undo undoes everything that fix has done here: it takes no CODE and no --dry-run."
         )
-    if force and not undo:
-        raise UsageError("--force needs --undo.")
+    if ignores_changes and not undo:
+        raise UsageError("--even-if-changed needs --undo.")
 
 
 def _ask_confirmation() -> bool:

@@ -16,6 +16,7 @@ from tfdoctor.cli.files import read_requirement_set
 from tfdoctor.cli.machine import PROBE_TIMEOUT_S, select_host
 from tfdoctor.cli.options import (
     Driver,
+    From,
     Gpus,
     Index,
     Installer,
@@ -89,7 +90,9 @@ _INDEX = re.compile(r"(?:https?://[A-Za-z0-9.\-\[\]:]{1,255}|file://)(?:/[A-Za-z
 """Matches an http, https or file URL without credentials, query and fragment."""
 
 
-@command
+@command(
+    "tfdoctor install", "tfdoctor install --tf 2.20 --into ~/tf", "tfdoctor install -n -r requirements.txt"
+)
 def install(
     tf: Annotated[
         str | None,
@@ -99,9 +102,9 @@ def install(
             autocompletion=completion_values.complete_release,
         ),
     ] = None,
-    python: Annotated[
+    python_version: Annotated[
         str | None,
-        option("Create it from this Python: 3.11, 3.11.7, /usr/bin/python3.11.", metavar="V|PATH"),
+        option("With this Python: 3.11, 3.11.7, /usr/bin/python3.11.", metavar="V|PATH"),
     ] = None,
     into: Annotated[Path, option("Folder to create.", metavar="DIR")] = Path("tensorflow-env"),
     requirements: Annotated[
@@ -120,9 +123,7 @@ def install(
     anywhere: Annotated[
         bool, option("For any card and driver: do not look at this machine's.", "--anywhere")
     ] = False,
-    facts: Annotated[
-        Path | None, option("For a recorded machine's cards and driver.", metavar="BUNDLE")
-    ] = None,
+    recording_path: From = None,
     simulate: Simulate = None,
     index: Index = None,
     installer: Installers = None,
@@ -166,10 +167,10 @@ def install(
     )
     with stop_on_signal(system):
         host, machine = _find_host(
-            compat, system, gpus=gpu or (), driver=driver, anywhere=anywhere, facts=facts
+            compat, system, gpus=gpu or (), driver=driver, anywhere=anywhere, recording_path=recording_path
         )
-        host = _resolve_gpu_names(compat, host, tf, python)
-        choice = choose_plan(options, python, host, folder, uv=uv, system=system, machine=machine)
+        host = _resolve_gpu_names(compat, host, tf, python_version)
+        choice = choose_plan(options, python_version, host, folder, uv=uv, system=system, machine=machine)
     if not isinstance(choice, PlanChoice):  # a recommendation without a suitable option
         if as_json:
             write_json(make_recommendation_json(choice))
@@ -182,7 +183,7 @@ def install(
     result = _make_environment(request, notes, quiet=quiet or as_json, verbose=verbose)
     with open_progress(quiet=quiet or as_json or not ERR.is_terminal, animated=False) as display:
         report = examine_installed(request, compat, display, run_tensorflow=not no_deep)
-    is_for_this_host = not (gpu or anywhere or driver is not None or facts is not None)
+    is_for_this_host = not (gpu or anywhere or driver is not None or recording_path is not None)
     is_correct = is_intact(report) and not (is_for_this_host and is_gpu_missing(report))
     document = _make_document(request, notes, result=result, report=report)
     if not as_json and not quiet:
@@ -244,19 +245,19 @@ def _find_host(
     gpus: Sequence[str],
     driver: str | None,
     anywhere: bool,
-    facts: Path | None,
+    recording_path: Path | None,
 ) -> tuple[Host, MachineFacts]:
     """Return the host that the plan is for, and the facts about this machine.
 
     The GPUs and the driver are those of the options, of a recorded host or of this host. The operating system is always
     that of this host. Raise UsageError if the options are wrong.
     """
-    if anywhere and (gpus or facts is not None):
-        raise UsageError("--anywhere means every card; give only one of --anywhere, --gpu and --facts.")
+    if anywhere and (gpus or recording_path is not None):
+        raise UsageError("--anywhere means every card; give only one of --anywhere, --gpu and --from.")
     driver = validate_driver(compat, driver)
     requested_host = None
-    if gpus or facts is not None:
-        requested_host = select_host(compat, gpus=gpus, driver=driver, facts=facts)
+    if gpus or recording_path is not None:
+        requested_host = select_host(compat, gpus=gpus, driver=driver, recording_path=recording_path)
     elif anywhere:
         requested_host = Host(driver=driver)
     host_facts = collect_facts(system, compat, timeout=PROBE_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""The log arguments of `diagnose` and `placement`, and notes on standard error."""
+"""The log arguments of `diagnose`, and notes on standard error."""
 
 from __future__ import annotations
 

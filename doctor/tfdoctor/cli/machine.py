@@ -24,14 +24,16 @@ PROBE_TIMEOUT_S = 10.0
 """The time limit in seconds for examining this host."""
 
 
-def select_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: Path | None) -> Host:
+def select_host(
+    compat: Compat, *, gpus: Sequence[str], driver: str | None, recording_path: Path | None
+) -> Host:
     """Return a host with the named GPUs, the host of a recording, or this host if neither is given.
 
-    `facts` is the path of the recording. `driver`, if given, replaces the driver of the host. Raise UsageError if a
-    GPU or the driver is invalid, or if both `gpus` and `facts` are given.
+    `recording_path` is the path of the recording. `driver`, if given, replaces the driver of the host. Raise UsageError if a
+    GPU or the driver is invalid, or if both `gpus` and `recording_path` are given.
     """
-    if gpus and facts is not None:
-        raise UsageError("--gpu names cards, --facts a recorded machine that has its own; give one of them.")
+    if gpus and recording_path is not None:
+        raise UsageError("--gpu and --from cannot be combined: a recorded machine has its own GPUs.")
     driver = validate_driver(compat, driver)
     if gpus:
         host_gpus = tuple(parse_gpu(compat, name) for name in gpus)
@@ -40,7 +42,7 @@ def select_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, fact
             driver=driver,
             machine="aarch64" if _needs_arm64(compat, host_gpus) else "x86_64",
         )
-    host = build_host(_collect_host_facts(compat, facts), compat)
+    host = build_host(_collect_host_facts(compat, recording_path), compat)
     return dataclasses.replace(host, driver=driver, has_driver_gpus=False) if driver is not None else host
 
 
@@ -58,10 +60,10 @@ def _needs_arm64(compat: Compat, gpus: Sequence[HostGpu]) -> bool:
     )
 
 
-def _collect_host_facts(compat: Compat, facts: Path | None) -> Facts:
-    """Collect the facts about this host or, if `facts` is the path of a recording, those in the recording."""
+def _collect_host_facts(compat: Compat, recording_path: Path | None) -> Facts:
+    """Collect the facts about this host or, if `recording_path` is given, those in the recording."""
     from tfdoctor.diagnosis import collect_facts
     from tfdoctor.system import LiveSystem, RecordedSystem
 
-    system = LiveSystem() if facts is None else RecordedSystem(facts)
+    system = LiveSystem() if recording_path is None else RecordedSystem(recording_path)
     return collect_facts(system, compat, timeout=PROBE_TIMEOUT_S)

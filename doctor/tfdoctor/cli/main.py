@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from typer.core import TyperGroup
 
-from tfdoctor.cli.commands import CORE_COMMANDS, list_commands, load_command
+from tfdoctor.cli.commands import CORE_COMMANDS, list_commands, list_groups, load_command, load_subcommands
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.text import clean_line
 
@@ -26,12 +26,26 @@ GLOBAL_OPTIONS = ("--version", "-V", "--help", "-h")
 SCHEMA_PARAMETER = "json_schema"
 
 EXIT_STATUS_MEANINGS = {
-    0: "nothing found",
-    1: "found",
+    0: "no problem",
+    1: "problem",
     2: "wrong request",
     3: "could not be done",
     130: "interrupted",
 }
+
+
+HELP_FOOTER = """\
+Examples: tfdoctor check · tfdoctor diagnose train.log · tfdoctor install
+Options:  -h, --help (also after a command: its options) · -V, --version
+"""
+RENAMED_OPTIONS = {
+    "check": {"--facts": "--from"},
+    "report": {"--facts": "--from"},
+    "recommend": {"--facts": "--from", "--python": "--python-version"},
+    "matrix": {"--cc": "--gpu", "--python": "--python-version"},
+    "lint": {"--gpus": "--gpu-count"},
+}
+"""Unlisted spellings of options that programs use, by command: {spelling: option}."""
 
 
 class _Commands(Mapping[str, Any]):
@@ -42,15 +56,15 @@ class _Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded_commands:
-            function = _adapt_to_typer(load_command(name), name)
-            details = inspect.cleandoc(function.__doc__).partition("\n\n")[2]
-            app = typer.Typer(add_completion=False, rich_markup_mode=None)
-            app.command(
-                name,
-                help=f"{CORE_COMMANDS.get(name) or list_commands()[name]}\n\n{details}",
-                # In `run`, everything after the program's name belongs to the program.
-                context_settings={"allow_interspersed_args": name != "run"},
-            )(function)
+            summary = CORE_COMMANDS.get(name) or list_commands()[name]
+            subcommands = load_subcommands(name)
+            app = typer.Typer(name=name, add_completion=False, rich_markup_mode=None)
+            if subcommands:
+                app.callback(help=summary)(lambda: None)
+                for subcommand, (first_line, function) in subcommands.items():
+                    _add_command(app, f"{name} {subcommand}", function, first_line)
+            else:
+                _add_command(app, name, load_command(name), summary)
             self._loaded_commands[name] = typer.main.get_command(app)
         return self._loaded_commands[name]
 
@@ -59,6 +73,22 @@ class _Commands(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(list_commands())
+
+
+def _add_command(app: Any, path: str, function: Any, summary: str) -> None:
+    """Add a command, such as `check` or `fleet run`, to a Typer application.
+
+    Its help is `summary`, the docstring without its first line, and the examples.
+    """
+    details = inspect.cleandoc(function.__doc__).partition("\n\n")[2]
+    examples = "\n".join(f"  {example}" for example in function.examples)
+    app.command(
+        path.rpartition(" ")[2],
+        help=f"{summary}\n\n{details}",
+        epilog=f"\b\nExamples:\n{examples}" if examples else None,
+        # In `run`, everything after the program's name belongs to the program.
+        context_settings={"allow_interspersed_args": path != "run"},
+    )(_adapt_to_typer(function, path.partition(" ")[0]))
 
 
 def _adapt_to_typer(function: Any, name: str) -> Any:
@@ -126,14 +156,19 @@ class _Group(TyperGroup):
         self.format_commands(ctx, formatter)
 
     def format_epilog(self, _ctx: Any, formatter: Any) -> None:
-        """Write the epilog directly below the commands, for the same reason."""
-        formatter.write_text(self.epilog or "")
+        """Write the examples, the options and the exit status."""
+        formatter.write(f"\n{self.epilog}\n")
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
-        """Write the section without the empty line above it, so that the help fits in 24 lines."""
-        formatter.write_heading("Commands")
-        with formatter.indentation():
-            formatter.write_dl(list(list_commands().items()))
+        """Write a line for each command, with the title of its group in front of the first one."""
+        groups = list_groups()
+        title_width = max(map(len, groups)) + 2
+        name_width = max(len(name) for commands in groups.values() for name, _ in commands) + 2
+        formatter.write("\n")
+        for title, commands in groups.items():
+            for number, (name, summary) in enumerate(commands):
+                column = "" if number else title
+                formatter.write(f"{column:{title_width}}{name:{name_width}}{summary}\n")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         arguments = _normalize_arguments(args)
@@ -142,7 +177,14 @@ class _Group(TyperGroup):
 
 
 def _normalize_arguments(arguments: list[str]) -> list[str]:
-    """Replace `help`, `help COMMAND` and `version`, which many users try first, with --help and --version."""
+    """Replace `help`, `help COMMAND` and `version`, which many users try first, and RENAMED_OPTIONS."""
+    renamed_options = RENAMED_OPTIONS.get(arguments[0], {}) if arguments else {}
+    if renamed_options:
+        end = arguments.index("--") if "--" in arguments else len(arguments)
+        words = [argument.partition("=") for argument in arguments[:end]]
+        arguments = [
+            "".join((renamed_options.get(word[0], word[0]), *word[1:])) for word in words
+        ] + arguments[end:]
     if arguments == ["version"]:
         return ["--version"]
     if arguments[:1] == ["help"]:
@@ -183,7 +225,7 @@ def main(
         ),
     ] = False,
 ) -> None:
-    """Why TensorFlow does not see your GPU, and what to type so that it does."""
+    """Find out why TensorFlow does not use your GPU, and how to fix it."""
 
 
 def make_command_group() -> Any:
@@ -195,10 +237,19 @@ def make_command_group() -> Any:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["--help", "-h"]},
-        epilog="Exit status: "  # one line, without 130, which is the usual status after Ctrl-C
+        epilog=f"{HELP_FOOTER}Exit status: "  # one line, without 130, which is the usual status after Ctrl-C
         f"{', '.join(f'{status} {meaning}' for status, meaning in EXIT_STATUS_MEANINGS.items() if status < 130)}.",
     )
     app.callback()(main)
     group: Any = typer.main.get_command(app)
     group.commands = _Commands()
     return group
+
+
+def iter_commands(group: Any) -> Iterator[tuple[str, Any]]:
+    """Yield (name, Click command) for each command that can be called, such as `fleet run`."""
+    for name, command in group.commands.items():
+        subcommands = getattr(command, "commands", {})
+        yield from ((f"{name} {subcommand}", item) for subcommand, item in subcommands.items())
+        if not subcommands:
+            yield name, command

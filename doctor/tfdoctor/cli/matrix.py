@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from tfdoctor.cli import completion_values
-from tfdoctor.cli.options import Force, Json, command, option
+from tfdoctor.cli.options import Force, Json, argument, command, option
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.core import versions
 from tfdoctor.core.errors import ExitCode, UsageError
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
     from tfdoctor.prediction.fit.matrix import MatrixRow
 
 RELEASES_HINT = "`tfdoctor matrix` lists every release."
-GPUS_HINT = "`tfdoctor matrix --list-gpus` lists every GPU; --cc takes its compute capability."
+GPUS_HINT = "`tfdoctor matrix --list-gpus` lists every GPU; --gpu takes a compute capability, too."
 OPTION_BY_FIELD = {
     "cuda": "--cuda",
     "cudnn": "--cudnn",
-    "python": "--python",
-    "capability": "--cc",
+    "python": "--python-version",
+    "capability": "--gpu",
     "driver": "--driver",
     "package": "--package",
 }
@@ -45,8 +46,16 @@ EXAMPLE_BY_FIELD = {
 }
 
 
-@command
+@command("tfdoctor matrix", "tfdoctor matrix 2.20", 'tfdoctor matrix --gpu "RTX 3060" --driver 535')
 def matrix(
+    release: Annotated[
+        str | None,
+        argument(
+            'Releases, as with --tf: 2.15, ">=2.10,<2.13".',
+            metavar="[SPEC]",
+            autocompletion=completion_values.complete_release,
+        ),
+    ] = None,
     tf: Annotated[
         str | None,
         option(
@@ -57,13 +66,12 @@ def matrix(
     ] = None,
     cuda: Annotated[str | None, option("Built with this CUDA: 12, 11.2.", metavar="V")] = None,
     cudnn: Annotated[str | None, option("Built with this cuDNN: 9, 8.1.", metavar="V")] = None,
-    python: Annotated[str | None, option("With a wheel for this Python: 3.11.", metavar="V")] = None,
-    cc: Annotated[str | None, option("With code for this compute capability: 8.6.", metavar="CC")] = None,
+    python_version: Annotated[str | None, option("With a wheel for this Python: 3.11.", metavar="V")] = None,
     gpu: Annotated[
         str | None,
         option(
-            'With code for this card: "RTX 3060", or its PCI id.',
-            metavar="NAME",
+            'With code for this GPU: "RTX 3060", its PCI ID, or compute capabilities: 8.6.',
+            metavar="NAME|CC",
             autocompletion=completion_values.complete_gpu,
         ),
     ] = None,
@@ -89,6 +97,9 @@ def matrix(
 
     Read from the wheels of every release. With conditions: the releases that meet all of them.
     """
+    if release is not None and tf is not None:
+        raise UsageError("SPEC and --tf name the releases; give one of them.")
+    tf = tf if release is None else release
     if list_gpus:
         return _print_gpus(as_json=as_json)
     if as_json and as_markdown:
@@ -99,24 +110,25 @@ def matrix(
             or as_markdown
             or whole
             or windows
-            or any((tf, cuda, cudnn, python, cc, gpu, driver, package))
+            or any((tf, cuda, cudnn, python_version, gpu, driver, package))
         ):
             raise UsageError("--html writes all releases: it goes with --force alone.")
         return _write_explorer(html, force=force)
     compat = Compat.load()
+    is_capability = gpu is not None and re.fullmatch(r"[0-9.,]*[.,][0-9.,]*", gpu) is not None
     query = MatrixQuery(
         tf=tf,
         cuda=cuda,
         cudnn=cudnn,
-        python=python,
-        capability=cc,
+        python=python_version,
+        capability=gpu if is_capability else None,
         driver=driver,
         os="windows" if windows else "linux",
         package=package,
     )
     _check_query(compat, query)
     note = ""
-    if gpu is not None:
+    if gpu is not None and not is_capability:
         query, note = _restrict_to_gpu(compat, query, gpu)
     try:
         rows = select_rows(compat, query)
@@ -253,8 +265,10 @@ def _check_query(compat: Compat, query: MatrixQuery) -> None:
         try:
             if field == "capability":
                 if "," in value and not all("." in part for part in value.split(",")):
-                    msg = f"--cc {clean_line(value, limit=60)}: a compute capability is written with a point."
-                    raise UsageError(msg, hint="One is --cc 8.6, and two are --cc 8.6,7.5.")
+                    msg = (
+                        f"--gpu {clean_line(value, limit=60)}: a compute capability is written with a point."
+                    )
+                    raise UsageError(msg, hint="One is --gpu 8.6, and two are --gpu 8.6,7.5.")
                 for part in value.split(","):
                     versions.parse_capability(part)
             else:
@@ -298,11 +312,8 @@ def _describe_known_values(compat: Compat, field: str) -> str:
 def _restrict_to_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery, str]:
     """Return the query restricted to the compute capability of a GPU, and a note about it.
 
-    `gpu` is a PCI ID or a name. An ambiguous name has several capabilities. Raise UsageError if the GPU is unknown or
-    the query already has a compute capability.
+    `gpu` is a PCI ID or a name. An ambiguous name has several capabilities. Raise UsageError if the GPU is unknown.
     """
-    if query.capability is not None:
-        raise UsageError("--gpu and --cc say the same; give one of them.")
     pci_gpu = compat.find_gpu_by_pci_id(gpu)
     if pci_gpu is not None:
         note = f"{pci_gpu.name} has compute capability {pci_gpu.capability}."

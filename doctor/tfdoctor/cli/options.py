@@ -12,7 +12,7 @@ from tfdoctor.core.records import dataclass
 from tfdoctor.remedies.tools import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "Driver",
@@ -20,6 +20,7 @@ __all__ = [
     "FailOnOption",
     "For",
     "Force",
+    "From",
     "Gpus",
     "Html",
     "Index",
@@ -70,12 +71,17 @@ def argument(text: str, **settings: Any) -> OptionSpec:
     return OptionSpec("argument", (), {"help": text, **settings})
 
 
-def command(function: Command) -> Command:
-    """Mark a function as a command.
+def command(*examples: str) -> Callable[[Command], Command]:
+    """Return a decorator that marks a function as a command, with command lines to show in its help.
 
     The decorator is named in pyproject.toml, so that ruff knows that Typer evaluates the annotations at run time.
     """
-    return function
+
+    def add_examples(function: Command) -> Command:
+        function.examples = examples  # type: ignore[attr-defined]
+        return function
+
+    return add_examples
 
 
 def check_finite(value: float | None) -> float | None:
@@ -134,6 +140,10 @@ Timeout = Annotated[
     ),
 ]
 Python = Annotated[str | None, option("The Python to examine, as for `check`.", metavar="PATH")]
+From = Annotated[
+    Path | None,
+    option("Use a recorded machine (made by `capture`) instead of this one.", "--from", metavar="RECORDING"),
+]
 Packages = Annotated[
     list[str] | None, option('Also install this package: pandas, "scipy<1.12".', metavar="P")
 ]

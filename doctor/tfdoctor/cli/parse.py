@@ -24,7 +24,7 @@ MAX_INPUT_BYTES = 64 << 20
 BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
-@command
+@command("nvidia-smi | tfdoctor parse auto", "tfdoctor parse nvcc nvcc.txt --json")
 def parse(
     kind: Annotated[
         str,

@@ -1,13 +1,11 @@
-"""The `tfdoctor placement` command."""
+"""Show which operations ran on which device, for `tfdoctor diagnose --placement`."""
 
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-from tfdoctor.cli.log_arguments import select_logs, write_note
-from tfdoctor.cli.options import FailOn, FailOnOption, Force, Json, argument, command, option, verbose_option
+from tfdoctor.cli.log_arguments import write_note
 from tfdoctor.compat import Compat
 from tfdoctor.core.errors import ExitCode
 from tfdoctor.core.text import clean
@@ -18,32 +16,26 @@ from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.system.writing import check_output_file, write_file
 from tfdoctor.verification.running.streams import read_log
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-@command
-def placement(
-    file: Annotated[
-        str | None,
-        argument("A log, also .gz, .bz2, .xz and .zst; - or nothing: standard input.", metavar="[LOG|-]"),
-    ] = None,
-    svg: Annotated[
-        Path | None, option("Write a picture of operations over devices, too.", "--svg", metavar="FILE")
-    ] = None,
-    force: Force = False,
-    fail_on: FailOnOption = FailOn.error,
-    as_json: Json = False,
-    verbose: Annotated[bool, verbose_option("Show all operations and all evidence.")] = False,
+    from tfdoctor.cli.options import FailOn
+
+
+def diagnose_placement(
+    name: str, *, svg: Path | None, force: bool, fail_on: FailOn, as_json: bool, verbose: bool, quiet: bool
 ) -> int:
     """Count the operations on each device in a log, print the result and return the exit status.
 
-    TensorFlow prints where operations go after tf.debugging.set_log_device_placement(True), in TensorFlow 1 with
-    ConfigProto(log_device_placement=True). Sends nothing.
+    `name` is a file or STDIN. Raise UsageError if the picture cannot be written.
     """
-    (name,) = select_logs([file] if file else [], "placement")
     if svg is not None:
         check_output_file(svg, force=force, option="--svg", input_paths=[name])
     label = clean(name, limit=300)
     with (
-        show_read_progress(label) if ERR.is_terminal and not as_json else contextlib.nullcontext() as display
+        show_read_progress(label)
+        if ERR.is_terminal and not (as_json or quiet)
+        else contextlib.nullcontext() as display
     ):
         placements = read_placement(read_log(name, on_note=write_note, meter=display))
     compat = Compat.load()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from tfdoctor.cli import completion_values
 from tfdoctor.cli.machine import select_host
-from tfdoctor.cli.options import Json, command, option, verbose_option
+from tfdoctor.cli.options import From, Json, argument, command, option, verbose_option
 from tfdoctor.compat import Compat
 from tfdoctor.core.errors import ExitCode
 from tfdoctor.planning import Method, Request
@@ -17,8 +16,20 @@ from tfdoctor.render.plan import make_recommendation_json, render_recommendation
 from tfdoctor.render.terminal import OUT
 
 
-@command
+@command(
+    "tfdoctor recommend",
+    'tfdoctor recommend "RTX 5090" --driver 570',
+    "tfdoctor recommend --tf 1.14 --method pip",
+)
 def recommend(
+    gpu_names: Annotated[
+        list[str] | None,
+        argument(
+            'The GPUs, as with --gpu: "RTX 5090", 8.6.',
+            metavar="[GPU]...",
+            autocompletion=completion_values.complete_gpu,
+        ),
+    ] = None,
     tf: Annotated[
         str | None,
         option(
@@ -38,11 +49,9 @@ def recommend(
     driver: Annotated[
         str | None, option("The driver: 550.54.14, or 550 for its newest.", metavar="V")
     ] = None,
-    python: Annotated[str | None, option("This Python: 3.11.", metavar="V")] = None,
+    python_version: Annotated[str | None, option("For this Python: 3.11.", metavar="V")] = None,
     method: Annotated[Method | None, option("Only this method.")] = None,
-    facts: Annotated[
-        Path | None, option("For a recorded machine instead of this one.", metavar="BUNDLE")
-    ] = None,
+    recording_path: From = None,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show every option, every part and every reason.")] = False,
 ) -> int:
@@ -50,10 +59,10 @@ def recommend(
 
     Without --tf: the best one. Changes nothing, and uses no network. Exit status 1 where nothing fits.
     """
-    compat = Compat.load()
-    host = select_host(compat, gpus=gpu or [], driver=driver, facts=facts)
-    request = Request(tensorflow=tf, python=parse_python_version(python), method=method)
-    recommendation = add_machine_arguments(make_plan(compat, request, host), gpu or [], driver)
+    compat, gpus = Compat.load(), [*(gpu_names or ()), *(gpu or ())]
+    host = select_host(compat, gpus=gpus, driver=driver, recording_path=recording_path)
+    request = Request(tensorflow=tf, python=parse_python_version(python_version), method=method)
+    recommendation = add_machine_arguments(make_plan(compat, request, host), gpus, driver)
     if as_json:
         write_json(make_recommendation_json(recommendation))
     else:

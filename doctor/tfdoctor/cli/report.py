@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.capture import record_system, warn_of_differences
-from tfdoctor.cli.options import Python, Timeout, command, option
+from tfdoctor.cli.options import From, Python, Timeout, command, option
 from tfdoctor.compat import Compat
 from tfdoctor.core.errors import ExitCode
 from tfdoctor.diagnosis import make_live_system
@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 STDOUT_PATH = Path("-")
 
 
-@command
+@command("tfdoctor report", "tfdoctor report --from bug.tar.gz -o bug.md")
 def report(
-    facts: Annotated[
-        Path | None, option("Report on a recorded machine instead of this one.", metavar="BUNDLE")
-    ] = None,
+    recording_path: From = None,
     python: Python = None,
     output: Annotated[
         Path | None,
@@ -39,12 +37,14 @@ def report(
     Prints versions, verdict, findings and their evidence. Sends nothing.
     """
     if output is not None and output != STDOUT_PATH:
-        check_output_file(output, force=force, input_paths=[facts])
-    system: System = make_live_system(python if facts is None else None)
-    if facts is not None:
-        recorded_system = RecordedSystem(facts)
+        check_output_file(output, force=force, input_paths=[recording_path])
+    system: System = make_live_system(python if recording_path is None else None)
+    if recording_path is not None:
+        recorded_system = RecordedSystem(recording_path)
         system, python = recorded_system, python or recorded_system.python
-    recording = record_system(system, Compat.load(), python=python, timeout=timeout, local=facts is None)
+    recording = record_system(
+        system, Compat.load(), python=python, timeout=timeout, local=recording_path is None
+    )
     text = make_report_markdown(recording.recording_report, differences=recording.differences)
     if output is not None and output != STDOUT_PATH:
         write_file(output, text.encode("utf-8"), force=force)

@@ -28,7 +28,7 @@ NOT_EXECUTABLE_STATUS, NOT_FOUND_STATUS = 126, 127
 """The exit statuses that shells, `env` and `nohup` use if a program cannot be started."""
 
 
-@command
+@command("tfdoctor run python train.py", "tfdoctor run --placement python train.py")
 def run(
     words: Annotated[
         list[str] | None, argument("The program and its arguments.", metavar="-- COMMAND…")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.errors import UsageError
@@ -30,13 +29,12 @@ __all__ = [
 
 MAX_GPUS = 32
 """The largest number of GPUs that the stand-in driver can simulate."""
-_GPU_COUNT = re.compile(r"[0-9]{1,3}")
 
 
 def parse_simulation(
-    compat: Compat, names: Sequence[str], *, driver: str | None = None, gpus: str | None = None
+    compat: Compat, names: Sequence[str], *, driver: str | None = None, count: int | None = None
 ) -> SimulatedGpus | None:
-    """Return the simulation that --simulate, --driver and --gpus request, or None if there is none.
+    """Return the simulation that --simulate, --driver and --gpu-count request, or None if there is none.
 
     `names` are the values of --simulate. Raise UsageError if a value is invalid.
     """
@@ -46,14 +44,14 @@ def parse_simulation(
     simulated_gpus = [parse_gpu(compat, name, "--simulate") for name in names]
     arguments = [argument for name in names for argument in ("--simulate", name)]
     arguments += ["--driver", driver] if driver is not None else []
-    if gpus is not None:
-        if len(simulated_gpus) != 1 or not _GPU_COUNT.fullmatch(gpus) or not 1 <= int(gpus) <= MAX_GPUS:
+    if count is not None:
+        if len(simulated_gpus) != 1 or not 1 <= count <= MAX_GPUS:
+            msg = f"--gpu-count: with one --simulate, the number of such GPUs, from 1 to {MAX_GPUS}."
             raise UsageError(
-                "--gpus: with --simulate it is how many such cards there are; several cards are named one by one.",
-                hint='--simulate "RTX 4090" --gpus 2, or --simulate "RTX 4090" --simulate "T4"',
+                msg, hint='--simulate "RTX 4090" --gpu-count 2, or --simulate "RTX 4090" --simulate "T4"'
             )
-        simulated_gpus *= int(gpus)
-        arguments += ["--gpus", gpus]
+        simulated_gpus *= count
+        arguments += ["--gpu-count", str(count)]
     if len(simulated_gpus) > MAX_GPUS:
         msg = f"--simulate: {len(simulated_gpus)} cards; {MAX_GPUS} are possible."
         raise UsageError(msg)

@@ -126,7 +126,7 @@ def _run_other_command() -> int:
     """
     from tfdoctor.cli.commands import CORE_COMMANDS
 
-    arguments = sys.argv[1:]
+    arguments, is_incomplete = sys.argv[1:], len(sys.argv) < 2
     if arguments and arguments[0] not in CORE_COMMANDS and not arguments[0].startswith("-"):
         from tfdoctor.cli.extensions import find_extensions, load_object
 
@@ -135,17 +135,19 @@ def _run_other_command() -> int:
             status = load_object(extension.run_without_typer)(arguments)
             if status is not None:
                 return int(status)
+        is_incomplete = len(arguments) == 1 and extension is not None and bool(extension.subcommands)
     import typer
 
     from tfdoctor.cli.main import make_command_group
 
     try:
-        status = make_command_group()(arguments or ["--help"], standalone_mode=False)
+        words = [*arguments, "--help"] if is_incomplete else arguments
+        status = make_command_group()(words, standalone_mode=False)
     except typer.Exit as typer_exit:
         return typer_exit.exit_code
     except typer.Abort:
         raise KeyboardInterrupt from None
-    if not arguments:  # the help was printed, but without a command that is wrong usage
+    if is_incomplete:  # the help was printed, but without a command that is wrong usage
         return ExitCode.USAGE
     return status if isinstance(status, int) else ExitCode.OK
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import re
 from functools import partial
 from pathlib import Path
@@ -47,29 +46,31 @@ _GPU_LIST = re.compile(rf"all|none|{_GPU_PATTERN}(?:,{_GPU_PATTERN}){{0,63}}")
 _MEMORY = re.compile(r"(\d{1,6})([kmg])b?", re.IGNORECASE)
 
 
-class ComputeDevice(str, enum.Enum):
-    """The kind of device that runs the computations."""
-
-    GPU = "GPU"
-    CPU = "CPU"
-
-
-@command
+@command(
+    "tfdoctor verify team/tf:2.20",
+    "tfdoctor verify --python ~/tf/bin/python",
+    'tfdoctor verify team/tf:2.20 --simulate "RTX 4090"',
+)
 def verify(
     image: Annotated[str | None, argument("An image of the local engine.", metavar="[IMAGE]")] = None,
     python: Annotated[
         str | None,
         option("A Python on this machine instead of an image; with IMAGE: the Python in it.", metavar="PATH"),
     ] = None,
-    expect_gpus: Annotated[
+    gpu_count: Annotated[
         int | None,
-        option("The number of GPUs to expect. Default: the host's.", min=0, max=256, metavar="N"),
+        option(
+            "Expect this number of GPUs. Default: the host's. With --simulate: simulate this number.",
+            min=0,
+            max=256,
+            metavar="N",
+        ),
     ] = None,
-    gpus: Annotated[
+    devices: Annotated[
         str | None,
         option(
-            "Which GPUs the container gets: all, 0,1, a UUID, none. With --simulate: how many.",
-            metavar="SPEC",
+            "Compute on these GPUs: all, 0,1, a UUID, none; or on the CPU, to test everything else: CPU.",
+            metavar="LIST|CPU",
         ),
     ] = None,
     simulate: Simulate = None,
@@ -92,9 +93,6 @@ def verify(
         ),
     ] = None,
     memory: Annotated[str | None, option("The container's memory limit: 8g.", metavar="SIZE")] = None,
-    device: Annotated[
-        ComputeDevice, option("CPU: the same computations without a GPU, to test everything else.")
-    ] = ComputeDevice.GPU,
     junit_file: Annotated[
         Path | None,
         option("Also write JUnit XML, for continuous integration.", "--junit", metavar="FILE"),
@@ -120,19 +118,20 @@ def verify(
             hint="tfdoctor verify IMAGE, or tfdoctor verify --python PATH.",
         )
     compat = Compat.load()
-    simulation = parse_simulation(compat, simulate or (), driver=driver, gpus=gpus)
+    simulation = parse_simulation(compat, simulate or (), driver=driver, count=gpu_count)
     if simulation is None and driver is not None:
         raise UsageError("--driver belongs to --simulate: a real driver is what it is.")
-    if simulation is not None and device is not ComputeDevice.GPU:
-        raise UsageError("--device CPU needs no card, and --simulate is of a card; give one of them.")
+    is_cpu_run = (devices or "").upper() == "CPU"
+    if simulation is not None and devices is not None:
+        raise UsageError("--devices and --simulate cannot be combined: --simulate replaces the GPUs.")
     request = VerifyRequest(
         stages=_parse_stages(stages),
-        expected=expect_gpus,
-        gpus=_parse_gpus(gpus) if simulation is None else None,
+        expected=gpu_count if simulation is None else None,
+        gpus=None if is_cpu_run else _parse_devices(devices),
         limits=Limits.from_seconds(timeout) if timeout is not None else Limits(),
         memory_bytes=_parse_memory(memory),
         python=python if image is not None else None,
-        device=device.value,
+        device="CPU" if is_cpu_run else "GPU",
         simulated_gpus=simulation,
     )
     if junit_file is not None:
@@ -218,11 +217,13 @@ def _parse_stages(text: str | None) -> tuple[str, ...]:
     return tuple(name for name in STAGES if name in names)
 
 
-def _parse_gpus(text: str | None) -> str | None:
-    """Return the value of `--gpus` unchanged. Raise UsageError if it is invalid."""
+def _parse_devices(text: str | None) -> str | None:
+    """Return the value of `--devices` unchanged. Raise UsageError if it is invalid."""
     if text is None or _GPU_LIST.fullmatch(text):
         return text
-    raise UsageError("--gpus: expected all, none, indexes or UUIDs.", hint="For example --gpus 0,1")
+    raise UsageError(
+        "--devices: expected CPU, all, none, indexes or UUIDs.", hint="For example --devices 0,1"
+    )
 
 
 def _parse_memory(text: str | None) -> int | None:

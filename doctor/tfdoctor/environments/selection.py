@@ -76,7 +76,9 @@ class InstallOptions:
             and self.requirement_set.has_tensorflow
         ):
             msg = f"-r: on Python {python} these files want no TensorFlow: their lines are for other Pythons."
-            raise UsageError(msg, hint="Name another Python with --python, or the TensorFlow with --tf.")
+            raise UsageError(
+                msg, hint="Name another Python with --python-version, or the TensorFlow with --tf."
+            )
         return Request(
             tensorflow=self._combine_specifiers(requirements.tensorflow_conditions),
             python=python,
@@ -146,7 +148,7 @@ def choose_plan(
 ) -> PlanChoice | Recommendation:
     """Return the best option for an installed Python, or for one that uv can download.
 
-    Return the planner's recommendation if it has no options. `python` is the value of `--python`. Interpreters are
+    Return the planner's recommendation if it has no options. `python` is the value of `--python-version`. Interpreters are
     searched in `system`, except in `folder`, the folder of the new environment. `machine` has the facts about the
     machine. Raise Error if there is an option but no suitable Python.
     """
@@ -233,10 +235,10 @@ def make_install_request(
 
 
 def _check_python_allowed(requirement_set: RequirementSet, version: str) -> None:
-    """Raise UsageError if the files do not allow the version of `--python`."""
+    """Raise UsageError if the files do not allow the version of `--python-version`."""
     if not requirement_set.allows_python(version):
-        msg = f"--python {version} and {_format_origins(requirement_set)} contradict each other."
-        raise UsageError(msg, hint="Leave --python out, or change the file.")
+        msg = f"--python-version {version} and {_format_origins(requirement_set)} contradict each other."
+        raise UsageError(msg, hint="Leave --python-version out, or change the file.")
 
 
 def _format_origins(requirement_set: RequirementSet) -> str:
@@ -250,7 +252,7 @@ def _format_origins(requirement_set: RequirementSet) -> str:
 def _recommend(options: InstallOptions, minor: str | None, host: Host) -> Recommendation:
     """Return the planner's recommendation, whether or not the Python that it needs is installed.
 
-    `minor` is the minor version of `--python`. If it is None, the best recommendation for any version that the files
+    `minor` is the minor version of `--python-version`. If it is None, the best recommendation for any version that the files
     allow is returned. Raise UsageError if the files allow no version.
     """
     if minor is not None or not options.depends_on_python:
@@ -284,7 +286,7 @@ def _rank(option: Option) -> tuple[int, Any]:
 
 
 def _parse_python_option(text: str | None, system: System) -> tuple[str | None, Interpreter | None]:
-    """Parse the value of `--python`, and return (version, None) or (None, interpreter at that path).
+    """Parse the value of `--python-version`, and return (version, None) or (None, interpreter at that path).
 
     Both items are None if there is no value. Raise UsageError if the value is neither a version nor a usable interpreter.
     """
@@ -292,14 +294,17 @@ def _parse_python_option(text: str | None, system: System) -> tuple[str | None, 
         return text, None
     path = Path(text).expanduser()
     if "/" not in text and not path.exists():
-        msg = f"--python: `{clean_line(text)}` is neither a version nor a path."
-        raise UsageError(msg, hint="--python 3.11, --python 3.11.7, or --python /usr/bin/python3.11.")
+        msg = f"--python-version: `{clean_line(text)}` is neither a version nor a path."
+        raise UsageError(
+            msg,
+            hint="--python-version 3.11, --python-version 3.11.7, or --python-version /usr/bin/python3.11.",
+        )
     if path.is_dir():
         path = path / "bin" / "python"
     interpreter = query_interpreter(str(path.absolute()), system)
     if interpreter is None:
-        msg = f"--python: {clean_line(str(path))} is no Python 3 (CPython, 64 bits) that runs."
-        raise UsageError(msg, hint="Name another one, or leave --python out.")
+        msg = f"--python-version: {clean_line(str(path))} is no Python 3 (CPython, 64 bits) that runs."
+        raise UsageError(msg, hint="Name another one, or leave --python-version out.")
     return None, interpreter
 
 
@@ -368,7 +373,7 @@ def _make_venv_error(interpreter: Interpreter, machine: MachineFacts) -> Error:
 
 
 def _make_python_error(option: Option, version: str | None, machine: MachineFacts) -> Error:
-    """Return the error that no installed Python is suitable. `version` is the value of `--python`."""
+    """Return the error that no installed Python is suitable. `version` is the value of `--python-version`."""
     suitable_versions = [version] if version is not None else list(reversed(option.release.linux_pythons))
     msg = (
         f"TensorFlow {option.tensorflow} needs Python {' or '.join(suitable_versions[:4])}, and none is here."

@@ -165,8 +165,8 @@ def parse_python_version(text: str | None) -> str | None:
     if text is None:
         return None
     if not _PYTHON_PATTERN.fullmatch(text):
-        msg = f"--python: `{text}` is not a Python version."
-        raise UsageError(msg, hint="Two numbers, such as --python 3.11.")
+        msg = f"--python-version: `{text}` is not a Python version."
+        raise UsageError(msg, hint="Two numbers, such as --python-version 3.11.")
     return versions.major_minor(text)
 
 

@@ -80,14 +80,14 @@ def make_build_command(release: Release, python: str, recipe: Recipe, request: R
     """Return the `tfdoctor build` command that builds an image of this release."""
     arguments = ["tfdoctor build --tf", release.version]
     if request.python is not None:
-        arguments += ["--python", python]
+        arguments += ["--python-version", python]
     arguments += ["--recipe", recipe.value]
     return " ".join(arguments)
 
 
 def make_install_command(release: Release, python: str, request: Request) -> str:
     """Return the `tfdoctor install` command that installs this release."""
-    python_option = f" --python {python}" if request.python is not None else ""
+    python_option = f" --python-version {python}" if request.python is not None else ""
     return f"tfdoctor install --tf {release.version}{python_option}"
 
 

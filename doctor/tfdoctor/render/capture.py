@@ -89,7 +89,7 @@ def render_recording(
         "Nothing was sent. Inspect it before you send it: only you can tell what else is confidential.",
         f"  {view_command}",
         "Judge it anywhere:",
-        f"  tfdoctor check --facts {name}",
+        f"  tfdoctor check --from {name}",
         "",
     ]
     return "\n".join(lines)

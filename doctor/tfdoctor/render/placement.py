@@ -1,4 +1,4 @@
-"""The output of `placement`: text, JSON (docs/schemas/placement.schema.json) and an SVG chart."""
+"""The output of `diagnose --placement`: text, JSON (docs/schemas/placement.schema.json) and an SVG chart."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _shorten_device(device: str) -> str:
 
 
 def make_placement_json(placement: Placement) -> dict[str, Any]:
-    """Return the document that `placement --json` prints."""
+    """Return the document that `diagnose --placement --json` prints."""
     data = placement.data
     return {
         "schema_version": SCHEMA_VERSION,

@@ -116,7 +116,7 @@ def make_gpu_count_finding(run: VerificationRun, visible_count: int, driver_coun
     remedies = [
         Remedy(
             "If that is correct, expect this number.",
-            (f"{run.build_command()} --expect-gpus {visible_count}",),
+            (f"{run.build_command()} --gpu-count {visible_count}",),
         )
     ]
     if (
@@ -126,7 +126,7 @@ def make_gpu_count_finding(run: VerificationRun, visible_count: int, driver_coun
         and run.verify_request.gpus not in (None, "all")
     ):
         remedies.insert(
-            0, Remedy("Give the container all of them.", (f"{run.build_command(gpus=False)} --gpus all",))
+            0, Remedy("Give the container all of them.", (f"{run.build_command(gpus=False)} --devices all",))
         )
     elif is_fewer and driver_count == visible_count:
         remedies.insert(0, Remedy("See which cards the driver of this machine shows.", ("nvidia-smi -L",)))

@@ -289,7 +289,7 @@ def _make_unknown_gpu_finding(
         cause=Cause.NO_DEVICE,
         severity=Severity.ERROR,
         title=f"{engine.name} has no GPU {requested}",
-        explanation=f"{count_text}--gpus takes their indexes or UUIDs, and one of those named does not exist.",
+        explanation=f"{count_text}--devices takes their indexes or UUIDs, and one of those named does not exist.",
         evidence=evidence,
         remedies=(Remedy("List the existing ones and name those, or use all.", (command,)),),
     )

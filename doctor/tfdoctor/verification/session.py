@@ -216,7 +216,7 @@ class VerificationRun:
     def build_command(self, *, memory: bool = True, gpus: bool = True) -> str:
         """Return the command that repeats this verification, without its stages and time limits.
 
-        The options --memory and --gpus can be omitted.
+        The options --memory and --devices can be omitted.
         """
         request, image = self.verify_request, self.image
         if image is None:
@@ -224,7 +224,7 @@ class VerificationRun:
         else:
             arguments = [quote(image.name)]
             arguments += (
-                ["--gpus", quote(request.gpus)]
+                ["--devices", quote(request.gpus)]
                 if gpus
                 and request.gpus is not None
                 and request.device == "GPU"
@@ -237,7 +237,7 @@ class VerificationRun:
                 else []
             )
             arguments += ["--python", quote(request.python)] if request.python else []
-        arguments += ["--device", request.device] if request.device != "GPU" else []
+        arguments += ["--devices", request.device] if request.device != "GPU" else []
         arguments += (
             [quote(argument) for argument in request.simulated_gpus.typed_options]
             if request.simulated_gpus is not None

@@ -59,9 +59,9 @@ def read_log_page(tfdoctor: Tfdoctor, folder: Path, text: str) -> Iterator[str]:
 
 def read_machine_page(tfdoctor: Tfdoctor, folder: Path, text: str) -> Iterator[str]:
     bundle = make_recording(folder / "bundle", text)
-    tfdoctor("check", "--html", str(folder / "page.html"), "--facts", str(bundle))
+    tfdoctor("check", "--html", str(folder / "page.html"), "--from", str(bundle))
     yield (folder / "page.html").read_text(encoding="utf-8")
-    yield tfdoctor("report", "--facts", str(bundle)).out
+    yield tfdoctor("report", "--from", str(bundle)).out
 
 
 def read_capture(_tfdoctor: Tfdoctor, folder: Path, text: str) -> Iterator[str]:

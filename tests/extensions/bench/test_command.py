@@ -30,7 +30,7 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
         (("--devices", "TPU:0"), "--devices: expected names"),
         (("--sizes", "64"), "--sizes needs one --workload"),
         (("--workload", "matmul", "--sizes", "0"), "--sizes: expected whole numbers"),
-        (("--time", "nan"), "expected a number of seconds"),
+        (("--duration", "nan"), "expected a number of seconds"),
         (("--png",), "--png needs -o"),
         (("--compare", "/nowhere/old.json"), "cannot be read"),
     ],
@@ -49,7 +49,7 @@ def test_complete_run_on_two_logical_cpus(tensorflow_python: Path, tmp_path: Pat
     first_time, second_time = ("20", "6") if environments.is_full_run() else ("12", "4")
     devices = ("--devices", "CPU:0,CPU:1")
     result = run(
-        "--python", str(tensorflow_python), *devices, "--time", first_time, "--json", "-o", str(tmp_path)
+        "--python", str(tensorflow_python), *devices, "--duration", first_time, "--json", "-o", str(tmp_path)
     )
     answer = json.loads(result.stdout)
     validate(answer, "bench")
@@ -79,7 +79,7 @@ def test_complete_run_on_two_logical_cpus(tensorflow_python: Path, tmp_path: Pat
     second_arguments = (
         "--workload",
         "matmul,conv,copy",
-        "--time",
+        "--duration",
         second_time,
         "--xla",
         "--compare",

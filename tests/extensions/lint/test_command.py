@@ -133,7 +133,7 @@ def test_options_override_settings(run: Lint, tmp_path: Path) -> None:
 
     assert names() == ["no-such-device"]
     assert names("--tf", "2.16") == ["removed-api", "no-such-device"]
-    assert names("--gpus", "2") == []
+    assert names("--gpu-count", "2") == []
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def requirements(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def modern(lab_engine: LabEngine, requirements: Path) -> Iterator[BuiltImage]:
     """Yield an image of TensorFlow 2.21 with NVIDIA's wheels, on Debian's Python 3.11."""
     requirements.write_text("colorama==0.4.5\n", encoding="ascii")
-    arguments = ("--tf", "2.21", "--python", "3.11", "-r", str(requirements))
+    arguments = ("--tf", "2.21", "--python-version", "3.11", "-r", str(requirements))
     yield make(
         lab_engine.url, "tfdoctor-lab/modern:1", "--base", lab_engine.make_base_image("bookworm"), *arguments
     )

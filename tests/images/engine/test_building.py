@@ -273,7 +273,7 @@ def start_build(engine: ContainerEngine, folder: Path, *arguments: str) -> subpr
     """Start `tfdoctor build`, planned for any machine, with a temporary folder of its own."""
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)
-    options = ("--tf", "2.20", "--python", "3.11", "--anywhere", "--no-verify", "--tag", TAG)
+    options = ("--tf", "2.20", "--python-version", "3.11", "--anywhere", "--no-verify", "--tag", TAG)
     return subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", "build", *options, *arguments],
         env={**os.environ, "DOCKER_HOST": engine.url, "TMPDIR": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"},

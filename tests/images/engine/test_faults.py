@@ -136,7 +136,18 @@ def send_answer(
 
 def tfdoctor_build(url: str, base: str, folder: Path, *arguments: str) -> subprocess.Popen[str]:
     (folder / "scratch").mkdir()
-    options = ("--tf", "2.20", "--python", "3.11", "--anywhere", "--no-verify", "--tag", TAG, "--base", base)
+    options = (
+        "--tf",
+        "2.20",
+        "--python-version",
+        "3.11",
+        "--anywhere",
+        "--no-verify",
+        "--tag",
+        TAG,
+        "--base",
+        base,
+    )
     environment = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
     return subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", "build", *options, *arguments],

@@ -45,7 +45,7 @@ SITE = "/opt/tensorflow/lib/python3.11/site-packages"
 PACKAGES = "/usr/local/lib/python2.7/dist-packages"
 """The folder of the packages in the images of 1.13 and 1.14."""
 CUDA = "/usr/local/cuda-10.0/lib64"
-OFFICIAL = ("--python", "2.7", "--recipe", "official")
+OFFICIAL = ("--python-version", "2.7", "--recipe", "official")
 PIP = "/opt/tensorflow/bin/pip install -q --no-deps"
 LIST_GPUS = (
     "import tensorflow as tf; c = getattr(tf.config, 'experimental', tf.config); "
@@ -239,7 +239,7 @@ def good(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def _debian_arguments(ground: ImageEngine) -> tuple[str, ...]:
-    return "--base", ground.base("bookworm"), "--python", "3.11"
+    return "--base", ground.base("bookworm"), "--python-version", "3.11"
 
 
 @contextlib.contextmanager
@@ -359,7 +359,7 @@ def test_podman_gives_gpus_through_cdi(good: Good) -> None:
     engine = connect(good.ground.url)
     assert engine.name == "podman"
     engine.client.close()
-    code, answer = verify(good.ground.url, good.image, "--stages", "visible", "--expect-gpus", "2")
+    code, answer = verify(good.ground.url, good.image, "--stages", "visible", "--gpu-count", "2")
     assert (code, answer["gpus"]["visible"]) == (0, 2), answer["stages"]
 
 

@@ -54,7 +54,7 @@ def test_the_image_is_smaller_than_its_wheels(lab_engine: LabEngine, modern: Bui
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_tensorflow_lists_all_gpus(lab_engine: LabEngine, modern: BuiltImage, count: int) -> None:
     lab_engine.set_gpu_count(count)
-    code, answer = verify(lab_engine.url, modern.tag, "--stages", "visible", "--expect-gpus", str(count))
+    code, answer = verify(lab_engine.url, modern.tag, "--stages", "visible", "--gpu-count", str(count))
     assert code == 0, answer["stages"]
     assert answer["gpus"]["visible"] == count
     assert [stage["status"] for stage in answer["stages"]] == ["passed"] * 5
@@ -62,13 +62,13 @@ def test_tensorflow_lists_all_gpus(lab_engine: LabEngine, modern: BuiltImage, co
 
 def test_one_of_four_gpus_is_passed(lab_engine: LabEngine, modern: BuiltImage) -> None:
     lab_engine.set_gpu_count(4)
-    code, answer = verify(lab_engine.url, modern.tag, "--stages", "visible", "--gpus", "2")
+    code, answer = verify(lab_engine.url, modern.tag, "--stages", "visible", "--devices", "2")
     assert (code, answer["gpus"]["visible"], answer["gpus"]["expected"]) == (0, 1, 1), answer["stages"]
 
 
 def test_fewer_gpus_than_expected_fail(lab_engine: LabEngine, modern: BuiltImage) -> None:
     lab_engine.set_gpu_count(1)
-    code, answer = verify(lab_engine.url, modern.tag, "--stages", "visible", "--expect-gpus", "2")
+    code, answer = verify(lab_engine.url, modern.tag, "--stages", "visible", "--gpu-count", "2")
     assert code == 1
     assert find_failed_stage(answer) == ("visible", "TensorFlow lists 1 of 2 GPUs")
 
@@ -90,7 +90,7 @@ def test_driver_without_a_gpu_fails(lab_engine: LabEngine, modern: BuiltImage) -
 
 def test_container_without_gpus_fails(lab_engine: LabEngine, modern: BuiltImage) -> None:
     lab_engine.set_gpu_count(1)
-    code, answer = verify(lab_engine.url, modern.tag, "--gpus", "none")
+    code, answer = verify(lab_engine.url, modern.tag, "--devices", "none")
     assert code == 1
     assert find_failed_stage(answer)[0] == "runtime"
     assert answer["verdict"]["cause"] == "container-no-gpu"
@@ -127,7 +127,7 @@ def test_build_with_a_changed_requirement_is_fast(
     lab_engine: LabEngine, modern: BuiltImage, requirements: Path
 ) -> None:
     requirements.write_text("colorama==0.4.6\n", encoding="ascii")
-    arguments = ("--tf", "2.21", "--python", "3.11", "-r", str(requirements))
+    arguments = ("--tf", "2.21", "--python-version", "3.11", "-r", str(requirements))
     rebuilt = make(
         lab_engine.url, "tfdoctor-lab/again:1", "--base", lab_engine.make_base_image("bookworm"), *arguments
     )

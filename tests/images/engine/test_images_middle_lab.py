@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = MARKS
 
 PACKAGES = "/opt/tensorflow/lib/python3.9/site-packages"
-MIDDLE = ("--tf", "2.10", "--python", "3.9", "--recipe", "pip-cuda", "--package", "colorama==0.4.6")
+MIDDLE = ("--tf", "2.10", "--python-version", "3.9", "--recipe", "pip-cuda", "--package", "colorama==0.4.6")
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +38,14 @@ def middle(lab_engine: LabEngine) -> Iterator[BuiltImage]:
 
 def test_tensorflow_2_10_lists_two_gpus(lab_engine: LabEngine, middle: BuiltImage) -> None:
     lab_engine.set_gpu_count(2)
-    code, answer = verify(lab_engine.url, middle.tag, "--stages", "visible", "--expect-gpus", "2")
+    code, answer = verify(lab_engine.url, middle.tag, "--stages", "visible", "--gpu-count", "2")
     assert (code, answer["gpus"]["visible"]) == (0, 2), answer["stages"]
 
 
 def test_two_simulated_gpus_are_visible(lab_engine: LabEngine, middle: BuiltImage) -> None:
     """The two differ in compute capability, and take less than three times as long as the stand-in GPUs."""
     seconds = []
-    for arguments in (("--expect-gpus", "2"), ("--simulate", "A100", "--simulate", "GTX 1060")):
+    for arguments in (("--gpu-count", "2"), ("--simulate", "A100", "--simulate", "GTX 1060")):
         lab_engine.set_gpu_count(2)
         start = time.monotonic()
         code, answer = verify(lab_engine.url, middle.tag, "--stages", "visible", *arguments)

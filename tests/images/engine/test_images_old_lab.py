@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = MARKS
 
 BASE = "tfdoctor-lab/cuda10:1"
-OLD = ("--tf", "1.14", "--python", "2.7", "--recipe", "official", "--base", BASE)
+OLD = ("--tf", "1.14", "--python-version", "2.7", "--recipe", "official", "--base", BASE)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def old(lab_engine: LabEngine, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 def test_tensorflow_1_14_on_python_2_lists_one_gpu(lab_engine: LabEngine, old: BuiltImage) -> None:
     lab_engine.set_gpu_count(1)
-    code, answer = verify(lab_engine.url, old.tag, "--stages", "visible", "--expect-gpus", "1")
+    code, answer = verify(lab_engine.url, old.tag, "--stages", "visible", "--gpu-count", "1")
     assert (code, answer["gpus"]["visible"]) == (0, 1), answer["stages"]
 
 

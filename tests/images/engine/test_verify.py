@@ -41,7 +41,7 @@ def test_signal_stops_verify_and_its_container(
     number: signal.Signals,
     moment: float,
 ) -> None:
-    command = [sys.executable, "-m", "tfdoctor", "verify", slow_python, "--gpus", "none", "--device", "CPU"]
+    command = [sys.executable, "-m", "tfdoctor", "verify", slow_python, "--devices", "CPU"]
     with subprocess.Popen(
         command,
         env={**os.environ, "DOCKER_HOST": engine.url},

@@ -91,7 +91,7 @@ def check_software_runs(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 def check_training(python: str, env: dict[str, str]) -> set[str]:
     """Check the training runs on both GPUs and return their strategies."""
-    result = run_bench(python, env, "--workload", "train", "--sizes", "2", "--time", "200")
+    result = run_bench(python, env, "--workload", "train", "--sizes", "2", "--duration", "200")
     on_gpus = check_software_runs(result)
     both_gpu_runs = [entry for entry in on_gpus if entry["devices"] == ["GPU:0", "GPU:1"]]
     unfinished = [entry for entry in result["runs"] if entry["left_out"] == "the time is used up"]
@@ -109,7 +109,7 @@ def check_training(python: str, env: dict[str, str]) -> set[str]:
 
 def check_copies(python: str, env: dict[str, str]) -> None:
     """Check the products, copies and all-reduces on the software GPUs."""
-    arguments = ("--workload", "matmul,copy,allreduce", "--time", "15")
+    arguments = ("--workload", "matmul,copy,allreduce", "--duration", "15")
     on_gpus = check_software_runs(run_bench(python, env, *arguments))
     assert {entry["workload"] for entry in on_gpus} == {"matmul", "copy", "allreduce"}
     assert ["GPU:0", "GPU:1"] in [entry["devices"] for entry in on_gpus if entry["strategy"] == "towers"]

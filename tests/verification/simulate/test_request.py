@@ -12,8 +12,8 @@ from tfdoctor.prediction.fit.models import HostGpu
 from tfdoctor.verification.simulate.request import MEMORY_MIB, SimulatedGpus, add_stand_in, parse_memory_mib
 
 
-def simulate(*names: str, driver: str | None = None, gpus: str | None = None) -> SimulatedGpus:
-    simulation = parse_simulation(COMPAT, names, driver=driver, gpus=gpus)
+def simulate(*names: str, driver: str | None = None, count: int | None = None) -> SimulatedGpus:
+    simulation = parse_simulation(COMPAT, names, driver=driver, count=count)
     assert simulation is not None
     return simulation
 
@@ -23,7 +23,7 @@ def test_nothing_is_simulated_without_a_gpu() -> None:
 
 
 def test_gpu_with_a_driver_branch() -> None:
-    simulation = simulate("RTX 4090", driver="550", gpus="2")
+    simulation = simulate("RTX 4090", driver="550", count=2)
     assert simulation.title == "2 x GeForce RTX 4090 (compute capability 8.9), driver 550.54.15 (CUDA 12.4)"
     assert simulation.variables == {
         "STANDIN_GPUS": "2",
@@ -34,7 +34,7 @@ def test_gpu_with_a_driver_branch() -> None:
         "STANDIN_CUDA": "12040",
         "STANDIN_DRIVER": "550.54.15",
     }
-    assert simulation.typed_options == ("--simulate", "RTX 4090", "--driver", "550", "--gpus", "2")
+    assert simulation.typed_options == ("--simulate", "RTX 4090", "--driver", "550", "--gpu-count", "2")
 
 
 def test_gpus_of_different_capability() -> None:
@@ -84,15 +84,16 @@ def test_branch_means_its_newest_driver() -> None:
         (("RTX 4090",), {"driver": "999"}, "no driver of branch 999 is known"),
         (("RTX 4090",), {"driver": "12.4"}, "version of NVIDIA's driver"),
         (("Tesla K80", "RTX 5090"), {}, "drives Tesla K80 and GeForce RTX 5090 together"),
-        (("RTX 4090",), {"gpus": "all"}, "--gpus"),
-        (("RTX 4090",), {"gpus": "0"}, "--gpus"),
-        (("RTX 4090",), {"gpus": "999"}, "--gpus"),
-        (("RTX 4090", "T4"), {"gpus": "2"}, "--gpus"),
+        (("RTX 4090",), {"count": 0}, "--gpu-count"),
+        (("RTX 4090",), {"count": 999}, "--gpu-count"),
+        (("RTX 4090", "T4"), {"count": 2}, "--gpu-count"),
     ],
 )
-def test_invalid_request_is_rejected(names: tuple[str, ...], options: dict[str, str], said: str) -> None:
+def test_invalid_request_is_rejected(
+    names: tuple[str, ...], options: dict[str, str | int], said: str
+) -> None:
     with pytest.raises(UsageError) as caught:
-        simulate(*names, **options)
+        simulate(*names, **options)  # type: ignore[arg-type]
     assert said in caught.value.message
 
 

@@ -455,7 +455,7 @@ class Cause(str, enum.Enum):
             ),
             Remedy(
                 "See in the code what asks for that device, and in the log where operations went.",
-                ("tfdoctor lint .", "tfdoctor placement train.log"),
+                ("tfdoctor lint .", "tfdoctor diagnose --placement train.log"),
             ),
             CommonRemedy.CHECK,
         ),

@@ -23,7 +23,7 @@ __all__ = [
 HARMLESS, MISLEADING, RELEASE = "TFD820", "TFD821", "TFD822"
 """Codes of the notes that `diagnose` adds to the cause."""
 DEVICE_UNUSED, RAN_ON_CPU, NOT_PRINTED = "TFD823", "TFD824", "TFD825"
-"""Codes of the notes that `placement` prints besides the operations that TensorFlow refused to place."""
+"""Codes of the notes that `diagnose --placement` prints besides the operations that TensorFlow refused to place."""
 MEMORY = "TFD826"
 """Code of the page about GPU memory. No finding has this code."""
 LOG_CODES = {
@@ -34,7 +34,7 @@ LOG_CODES = {
     "ran-on-cpu": RAN_ON_CPU,
     "placement-not-printed": NOT_PRINTED,
 }
-"""Codes of the notes of `diagnose` and `placement`, by name."""
+"""Codes of the notes of `diagnose`, with or without `--placement`, by name."""
 BENCH_CODES = {
     "not-timed": "TFD827",
     "bench-disturbed": "TFD828",

@@ -266,7 +266,7 @@ def require_no_conflicts(externally_changed: list[str], lost_paths: list[str]) -
         )
     message = "Nothing was taken back: " + "; ".join(parts) + "."
     raise JournalError(
-        message, hint="With --force these are left as they are, and everything else is taken back."
+        message, hint="With --even-if-changed these are left as they are, and everything else is taken back."
     )
 
 

@@ -7,7 +7,7 @@ from tfdoctor.cli.extensions import Extension
 __all__ = ["EXTENSION"]
 
 EXTENSION = Extension(
-    summary="Is the GPU worth it, and why are two slower than one?",
+    summary="Time the GPUs against the CPU and each other.",
     command="tfdoctor.extensions.bench.command:bench",
     example="tfdoctor bench",
     pages="tfdoctor.extensions.bench.codes:BENCH_PAGES",

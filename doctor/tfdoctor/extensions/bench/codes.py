@@ -12,7 +12,7 @@ BENCH_PAGES = (
         "A measurement that has no times",
         "TensorFlow did not compute what `bench` asked it to.",
         "TensorFlow was not imported, or every piece of work failed or was stopped.",
-        "tfdoctor check says why; with --time give it more seconds.",
+        "tfdoctor check says why; with --duration give it more seconds.",
     ),
     CodePage(
         "bench-disturbed",

@@ -53,7 +53,11 @@ STYLE_BY_PNG_NAME = {"bench-light.png": "light", "bench-dark.png": "dark"}
 """The colour scheme of each PNG, by file name."""
 
 
-@command
+@command(
+    "tfdoctor bench",
+    "tfdoctor bench --workload matmul --sizes 256,1024",
+    "tfdoctor bench -o results --compare before/bench.json",
+)
 def bench(
     image: Annotated[
         str | None, argument("An image of the local engine; without it this machine.", metavar="[IMAGE]")
@@ -88,7 +92,7 @@ def bench(
         bool,
         option("Time what XLA compiles (jit_compile), too, and how long it compiles."),
     ] = False,
-    time: Annotated[
+    duration: Annotated[
         float,
         option(
             "Measure for this long; importing TensorFlow is not counted.",
@@ -130,7 +134,7 @@ def bench(
 
     workloads = _parse_list(workload, WORKLOADS, "--workload")
     request = BenchRequest(
-        seconds=time,
+        seconds=duration,
         devices=_parse_devices(devices),
         workloads=workloads,
         dtypes=_parse_list(dtype, DTYPES, "--dtype"),
@@ -146,7 +150,7 @@ def bench(
     if html is not None:
         check_output_file(html, force=force, option="--html", input_paths=[compare])
     compat = Compat.load()
-    progress = _Progress(time, quiet=as_json or not ERR.is_terminal)
+    progress = _Progress(duration, quiet=as_json or not ERR.is_terminal)
     if image is not None:
         timed_run = _time_in_image(compat, validate_reference(image), python, request, progress)
     else:

@@ -104,9 +104,7 @@ def compare_runs(current: Bench, earlier: RawMeasurements, name: str) -> BenchCo
         f"by the median of {len(long_changes)} {qualifier}pieces of work; up to {100 * noise:.0f} % is noise"
     )
     if noise == drift:
-        reason += (
-            ", for this machine's own speed changes from moment to moment (a longer --time makes that less)"
-        )
+        reason += ", for this machine's own speed changes from moment to moment (a longer --duration makes that less)"
     if abs(math.log(processor_ratio)) >= MIN_PROCESSOR_CHANGE:
         reason += f"; {_describe_processor(processor_ratio)}"
     if excluded_count:

@@ -11,7 +11,7 @@ from tfdoctor.cli.extensions import Extension
 __all__ = ["EXTENSION"]
 
 EXTENSION = Extension(
-    summary="Is this TF_CONFIG right, and does each task answer?",
+    summary="Check a TF_CONFIG, and whether its tasks answer.",
     command="tfdoctor.extensions.cluster.command:cluster",
     example="tfdoctor cluster",
     pages="tfdoctor.extensions.cluster.codes:CLUSTER_PAGES",

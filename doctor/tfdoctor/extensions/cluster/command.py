@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 TF_CONFIG_VARIABLE = "TF_CONFIG"
 
 
-@command
+@command("tfdoctor cluster", "tfdoctor cluster tf_config.json --connect")
 def cluster(
     files: Annotated[
         list[str] | None,
@@ -53,7 +53,7 @@ def cluster(
         option(
             "The recorded machine of another task (what `capture` wrote there): compare TensorFlow's versions.",
             "--peer",
-            metavar="BUNDLE",
+            metavar="RECORDING",
         ),
     ] = None,
     timeout: Annotated[

@@ -11,8 +11,17 @@ from tfdoctor.cli.extensions import Extension
 __all__ = ["EXTENSION"]
 
 EXTENSION = Extension(
-    summary="Which host of a cluster is not like the others?",
-    command="tfdoctor.extensions.fleet.command:fleet",
+    summary="Compare hosts, and find those that differ.",
+    subcommands={
+        "run": (
+            "Run `check` on many hosts, and compare them.",
+            "tfdoctor.extensions.fleet.command:run_fleet",
+        ),
+        "report": (
+            "Compare results that are already there.",
+            "tfdoctor.extensions.fleet.command:report_fleet",
+        ),
+    },
     example="tfdoctor fleet report DIR",
     pages="tfdoctor.extensions.fleet.codes:FLEET_PAGES",
 )

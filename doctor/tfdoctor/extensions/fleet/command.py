@@ -1,9 +1,8 @@
-"""The `tfdoctor fleet` command."""
+"""The commands `tfdoctor fleet run` and `tfdoctor fleet report`."""
 
 from __future__ import annotations
 
 import contextlib
-import enum
 import os
 import tempfile
 import time
@@ -45,159 +44,182 @@ Starting Python and tfdoctor there takes time as well.
 """
 
 
-class FleetAction(str, enum.Enum):
-    """An action of `tfdoctor fleet`."""
+Folder = Annotated[
+    Path,
+    argument(
+        "The results: a file NODE.json for each host, as `tfdoctor check --json` prints it.", metavar="DIR"
+    ),
+]
+FleetHtml = Annotated[
+    Path | None,
+    option("Also write the answer to this file as a page for a browser; it names the hosts.", metavar="FILE"),
+]
+Verbose = Annotated[bool, verbose_option("Show all findings, hosts and groups.")]
 
-    run = "run"
-    report = "report"
 
-
-@command
-def fleet(
-    action: Annotated[
-        FleetAction,
-        argument("run: ask the hosts, then report. report: judge what is there.", metavar="run|report"),
-    ],
-    folder: Annotated[
-        Path, argument("The results: files NODE.json, as `tfdoctor check --json` prints them.", metavar="DIR")
-    ],
+@command(
+    "tfdoctor fleet run results --ssh node1,node2",
+    "tfdoctor fleet run results --slurm gpu --pass-on=--gres=gpu:1",
+    "tfdoctor fleet run results --resume --ssh hosts.txt",
+)
+def run_fleet(
+    folder: Folder,
     ssh: Annotated[
         str | None,
-        option("run: these hosts, through ssh: a,b,c or a file with a name a line.", metavar="HOSTS"),
+        option("Ask these hosts through ssh: a,b,c or a file with one name per line.", metavar="HOSTS"),
     ] = None,
     slurm: Annotated[
         str | None,
-        option("run: a task on each node of this partition; job: of this allocation.", metavar="PARTITION"),
+        option("Ask each node of this Slurm partition; `job`: of this allocation.", metavar="PARTITION"),
     ] = None,
     dask: Annotated[
-        str | None, option("run: once on each host that has a worker of this scheduler.", metavar="ADDRESS")
+        str | None, option("Ask each host that has a worker of this Dask scheduler.", metavar="ADDRESS")
     ] = None,
-    ray: Annotated[
-        str | None, option("run: once on each node of this Ray cluster.", metavar="ADDRESS")
-    ] = None,
+    ray: Annotated[str | None, option("Ask each node of this Ray cluster.", metavar="ADDRESS")] = None,
     kubernetes: Annotated[
-        str | None, option("run: a Job on each node, in this namespace; with --image.", metavar="NAMESPACE")
+        str | None,
+        option("Start a Job on each node, in this namespace; needs --image.", metavar="NAMESPACE"),
     ] = None,
     image: Annotated[
-        str | None, option("run: the image of --kubernetes; its Python is examined.", metavar="IMAGE")
+        str | None, option("The image for --kubernetes; its Python is examined.", metavar="IMAGE")
     ] = None,
-    gpus: Annotated[
-        int, option("run: GPUs that each pod of --kubernetes asks for.", min=0, max=64, metavar="N")
+    gpu_count: Annotated[
+        int, option("The number of GPUs that each pod of --kubernetes requests.", min=0, max=64, metavar="N")
     ] = 1,
     emit: Annotated[
-        bool, option("run: only print the manifest of --kubernetes, to apply it yourself.", "--emit")
+        bool, option("Print the manifest for --kubernetes, to apply it yourself.", "--emit")
     ] = False,
     python: Annotated[
-        str | None, option("run: the Python to examine there, as for `check`.", metavar="PATH")
+        str | None, option("The Python to examine on each host, as for `check`.", metavar="PATH")
     ] = None,
     runner: Annotated[
-        str, option("run: the Python 3.10 or later that runs tfdoctor there.", metavar="PATH")
+        str, option("The Python 3.10 or later that runs tfdoctor on each host.", metavar="PATH")
     ] = "python3",
-    deadline: Annotated[
+    timeout: Annotated[
         float,
         option(
-            "run: each host has so many seconds.", min=5, max=3600, metavar="SECONDS", callback=check_finite
+            "Stop waiting for a host after this many seconds.",
+            min=5,
+            max=3600,
+            metavar="SECONDS",
+            callback=check_finite,
         ),
     ] = 120.0,
     connect: Annotated[
         str | None,
         option(
-            "run: each host then connects to all others at this port, or to the tasks of this TF_CONFIG, and says "
-            "whom it does not reach.",
+            "Let each host connect to all others at this port, or to the tasks of this TF_CONFIG, and report which "
+            "ones it does not reach.",
             metavar="PORT|JSON|FILE",
         ),
     ] = None,
-    resume: Annotated[bool, option("run: ask only the hosts that have no result yet.", "--resume")] = False,
+    resume: Annotated[bool, option("Ask only the hosts that have no result yet.", "--resume")] = False,
     pass_on: Annotated[
-        list[str] | None, option("run: give this to ssh or srun: -p2222, --gres=gpu:8.", metavar="OPTION")
+        list[str] | None,
+        option("Pass this option to ssh or srun: -p2222, --gres=gpu:8.", metavar="OPTION"),
     ] = None,
-    dry_run: Annotated[bool, option("run: only say which hosts, and what.", "--dry-run")] = False,
+    dry_run: Annotated[
+        bool, option("Show which hosts would be asked, and what; ask none.", "--dry-run", "-n")
+    ] = False,
     fail_on: FailOnOption = FailOn.error,
-    html: Annotated[
-        Path | None,
-        option(
-            "Also write the answer to this file as a page for a browser; it names the hosts.", metavar="FILE"
-        ),
-    ] = None,
+    html: FleetHtml = None,
     force: Force = False,
     as_json: Json = False,
-    verbose: Annotated[bool, verbose_option("Show all findings, hosts and groups.")] = False,
+    verbose: Verbose = False,
 ) -> int:
-    """Query the hosts if requested, evaluate their results, print them and return the exit status.
+    """Run `check` on the hosts, keep the results, report on them and return the exit status.
 
-    Groups the hosts that are alike in driver, kernel, cards, TensorFlow, Python, libraries, packages, variables and
-    paths, and says what the odd ones have: another version, a card missing or slower, no GPU for TensorFlow.
+    Groups the hosts that are alike in driver, kernel, GPUs, TensorFlow, Python, libraries, packages, variables and
+    paths, and shows how the others differ.
 
-    Nothing needs to be installed on the hosts: one file travels there, runs `check --json`, and is gone; with
-    --connect it then runs `cluster --connect --json`. What comes back is kept in DIR as it comes, and not trusted.
+    Nothing needs to be installed on the hosts: one file is sent there, runs `check --json`, and is removed; with
+    --connect it then runs `cluster --connect --json`. Results are kept in DIR as they arrive, and are not trusted.
     """
-    from tfdoctor.core.privacy.redactor import Redactor
-    from tfdoctor.extensions.fleet.render import make_fleet_json, redact_fleet, render_fleet
-    from tfdoctor.render.terminal import OUT
+    _check_page(html, folder, force=force)
+    engine_values = {"ssh": ssh, "slurm": slurm, "dask": dask, "ray": ray, "kubernetes": kubernetes}
+    chosen_engines = [name for name, value in engine_values.items() if value is not None]
+    if len(chosen_engines) != 1:
+        raise UsageError(
+            "`fleet run` needs one of --ssh, --slurm, --dask, --ray and --kubernetes.",
+            hint="tfdoctor fleet run DIR --ssh a,b",
+        )
+    if kubernetes is None and (image or emit):
+        raise UsageError("--image and --emit go with --kubernetes.")
+    arguments = ("check", "--json", *(("--python", python) if python else ()))
+    if kubernetes is not None and emit:
+        if connect is not None:
+            raise UsageError("--connect asks the hosts, and --emit asks nobody.")
+        return _emit_manifest(kubernetes, image, arguments, runner, timeout, gpu_count)
 
+    def make_engine() -> NodeEngine:
+        return _make_engine(
+            chosen_engines[0],
+            engine_values[chosen_engines[0]] or "",
+            pass_on or [],
+            image=image,
+            gpus=gpu_count,
+        )
+
+    first_engine = make_engine()
+    connect_arguments = None if connect is None else _make_connect_command(connect, first_engine, timeout)
+    if not _run_on_hosts(first_engine, folder, arguments, runner, timeout, resume=resume, dry_run=dry_run):
+        return ExitCode.OK
+    if connect_arguments is not None:
+        from tfdoctor.extensions.fleet.nodes.store import PEERS_FOLDER, ResultStore
+
+        answered_hosts = {
+            host
+            for host, ending in ResultStore(folder).load_journal().items()
+            if ending.outcome == "answered"
+        }
+        if answered_hosts:
+            _run_on_hosts(
+                make_engine(),
+                folder / PEERS_FOLDER,
+                connect_arguments,
+                runner,
+                timeout,
+                resume=resume,
+                allowed_hosts=answered_hosts,
+            )
+    result = load_results(folder, chosen_engines[0])
+    return _publish(result, html, fail_on, force=force, as_json=as_json, verbose=verbose)
+
+
+@command("tfdoctor fleet report results", "tfdoctor fleet report results --html fleet.html")
+def report_fleet(
+    folder: Folder,
+    fail_on: FailOnOption = FailOn.error,
+    html: FleetHtml = None,
+    force: Force = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Evaluate the results in a folder, report on them and return the exit status.
+
+    Asks no host. The results can also be made by hand: `tfdoctor check --json > DIR/NODE.json` on each host.
+    """
+    _check_page(html, folder, force=force)
+    result = load_results(folder, "folder")
+    return _publish(result, html, fail_on, force=force, as_json=as_json, verbose=verbose)
+
+
+def _check_page(html: Path | None, folder: Path, *, force: bool) -> None:
+    """Raise UsageError if the page cannot be written, before any host is asked."""
     if html is not None:
         from tfdoctor.system.writing import check_output_file
 
         check_output_file(html, force=force, option="--html", input_paths=folder.glob("*.json"))
-    engine_values = {"ssh": ssh, "slurm": slurm, "dask": dask, "ray": ray, "kubernetes": kubernetes}
-    chosen_engines = [name for name, value in engine_values.items() if value is not None]
-    if action is FleetAction.report and (
-        chosen_engines or python or resume or pass_on or dry_run or image or emit or connect
-    ):
-        raise UsageError(
-            "`fleet report` asks nobody: --ssh, --slurm, --dask, --ray, --kubernetes and what goes with them "
-            "are options of `run`."
-        )
-    if action is FleetAction.run:
-        if len(chosen_engines) != 1:
-            raise UsageError(
-                "`fleet run` needs one of --ssh, --slurm, --dask, --ray and --kubernetes.",
-                hint="tfdoctor fleet run DIR --ssh a,b",
-            )
-        if kubernetes is None and (image or emit):
-            raise UsageError("--image and --emit go with --kubernetes.")
-        arguments = ("check", "--json", *(("--python", python) if python else ()))
-        if kubernetes is not None and emit:
-            if connect is not None:
-                raise UsageError("--connect asks the hosts, and --emit asks nobody.")
-            return _emit_manifest(kubernetes, image, arguments, runner, deadline, gpus)
 
-        def make_engine() -> NodeEngine:
-            return _make_engine(
-                chosen_engines[0],
-                engine_values[chosen_engines[0]] or "",
-                pass_on or [],
-                image=image,
-                gpus=gpus,
-            )
 
-        first_engine = make_engine()
-        connect_arguments = (
-            None if connect is None else _make_connect_command(connect, first_engine, deadline)
-        )
-        if not _run_on_hosts(
-            first_engine, folder, arguments, runner, deadline, resume=resume, dry_run=dry_run
-        ):
-            return ExitCode.OK
-        if connect_arguments is not None:
-            from tfdoctor.extensions.fleet.nodes.store import PEERS_FOLDER, ResultStore
+def _publish(
+    result: Fleet, html: Path | None, fail_on: FailOn, *, force: bool, as_json: bool, verbose: bool
+) -> int:
+    """Print the result, write the page if requested, and return the exit status."""
+    from tfdoctor.core.privacy.redactor import Redactor
+    from tfdoctor.extensions.fleet.render import make_fleet_json, redact_fleet, render_fleet
+    from tfdoctor.render.terminal import OUT
 
-            answered_hosts = {
-                host
-                for host, ending in ResultStore(folder).load_journal().items()
-                if ending.outcome == "answered"
-            }
-            if answered_hosts:
-                _run_on_hosts(
-                    make_engine(),
-                    folder / PEERS_FOLDER,
-                    connect_arguments,
-                    runner,
-                    deadline,
-                    resume=resume,
-                    allowed_hosts=answered_hosts,
-                )
-    result = load_results(folder, chosen_engines[0] if chosen_engines else "folder")
     # the terminal shows the unredacted result
     published_result = redact_fleet(result, Redactor()) if html is not None or as_json else result
     if html is not None:
@@ -250,7 +272,7 @@ def _make_connect_command(connect: str, engine: NodeEngine, deadline: float) -> 
             f"({MAX_SPECIFICATION_ARGUMENT_CHARS:,})."
         )
         raise UsageError(msg, hint="Take some of the hosts: a few tell whether a network is cut in two.")
-    # `fast_parser.parse_connect` accepts at most three digits.
+    # `connect.run_connect` accepts at most three digits.
     return (
         *CONNECT_COMMAND,
         "--timeout",

@@ -7,7 +7,7 @@ from tfdoctor.cli.extensions import Extension
 __all__ = ["EXTENSION"]
 
 EXTENSION = Extension(
-    summary="What in this code keeps TensorFlow from the GPUs?",
+    summary="Find what keeps code from using the GPUs.",
     command="tfdoctor.extensions.lint.command:lint",
     example="tfdoctor lint .",
     pages="tfdoctor.extensions.lint.codes:LINT_PAGES",

@@ -79,7 +79,7 @@ LINT_PAGES = (
         summary="The string is not the name of a device, or the machine has fewer GPUs.",
         meaning="TensorFlow takes /GPU:0, /device:GPU:0 and /CPU:0. GPUs are counted from 0, among those that "
         "CUDA_VISIBLE_DEVICES leaves.",
-        remedy="Correct the name. For a machine with another number of GPUs: --gpus N.",
+        remedy="Correct the name. For a machine with another number of GPUs: --gpu-count N.",
     ),
     LintPage(
         name="config-unused",

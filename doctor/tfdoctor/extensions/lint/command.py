@@ -63,7 +63,7 @@ class _EditableFile:
         return data[len(self.source.byte_order_mark) :].decode(self.source.codec)
 
 
-@command
+@command("tfdoctor lint .", "tfdoctor lint --tf 2.16 --gpu-count 2 train.py", "tfdoctor lint --fix train.py")
 def lint(
     paths: Annotated[
         list[str], argument("Files, or folders with all that is below them.", metavar="PATH...")
@@ -71,9 +71,9 @@ def lint(
     tf: Annotated[
         str | None, option("The release that the code is for. Default: the environment's.", metavar="VERSION")
     ] = None,
-    gpus: Annotated[
+    gpu_count: Annotated[
         int | None,
-        option("How many GPUs it will see. Default: this machine's.", min=0, max=1024, metavar="N"),
+        option("The number of GPUs it will see. Default: this machine's.", min=0, max=1024, metavar="N"),
     ] = None,
     output_format: Annotated[LintFormat, option("How to print findings.", "--format")] = LintFormat.text,
     diff: Annotated[bool, option("Show what --fix would change, and change nothing.", "--diff")] = False,
@@ -101,7 +101,7 @@ def lint(
             msg = f"there is no file or folder {clean_line(path) or repr(path)}."
             raise UsageError(msg)
     files = [Path(path) for path in paths]
-    result, editable_files, refusals = _lint_files(files, release, gpus)
+    result, editable_files, refusals = _lint_files(files, release, gpu_count)
     if diff or fix:
         (OUT if output_format is LintFormat.text else ERR).write(
             clean(_format_changes(editable_files), limit=4_000_000)
@@ -109,7 +109,7 @@ def lint(
         if fix:
             refusals |= _edit_files(editable_files)
             if editable_files:
-                result, _, _ = _lint_files(files, release, gpus)
+                result, _, _ = _lint_files(files, release, gpu_count)
             result = replace(
                 result,
                 problems=tuple(

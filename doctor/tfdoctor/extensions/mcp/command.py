@@ -37,7 +37,7 @@ RUN_CODE = (
 LOADER_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
-@command
+@command("tfdoctor mcp", "tfdoctor mcp --folder ~/project")
 def mcp(
     folder: Annotated[
         list[str] | None,

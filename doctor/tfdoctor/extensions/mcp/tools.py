@@ -78,7 +78,7 @@ _PYTHON = Parameter(
 _RECORDING = Parameter(
     "A recorded machine to examine instead of this one: a file or folder that `tfdoctor capture` wrote, or "
     f"a demonstration: {', '.join(DEMO_PREFIX + name for name in DEMOS)}.",
-    option="--facts",
+    option="--from",
     role="recording",
 )
 _DETAILS = Parameter(
@@ -139,7 +139,7 @@ TOOLS = {
                     option="--gpu",
                 ),
                 "driver": Parameter('The driver: "550.54.14" or "550".', option="--driver"),
-                "python": Parameter('The version of Python: "3.11".', option="--python"),
+                "python": Parameter('The version of Python: "3.11".', option="--python-version"),
                 "method": Parameter("Only this method.", option="--method", choices=("pip", "container")),
                 "recording": _RECORDING,
             },
@@ -153,9 +153,10 @@ TOOLS = {
                 "tf": Parameter('Releases: "2.15", ">=2.10,<2.13", "latest".', option="--tf"),
                 "cuda": Parameter('Built with this CUDA: "12", "11.2".', option="--cuda"),
                 "cudnn": Parameter('Built with this cuDNN: "9", "8.1".', option="--cudnn"),
-                "python": Parameter('With a wheel for this Python: "3.11".', option="--python"),
-                "cc": Parameter('With code for this compute capability: "8.6".', option="--cc"),
-                "gpu": Parameter('With code for this GPU: "RTX 3060".', option="--gpu"),
+                "python": Parameter('With a wheel for this Python: "3.11".', option="--python-version"),
+                "gpu": Parameter(
+                    'With code for this GPU or compute capability: "RTX 3060", "8.6".', option="--gpu"
+                ),
                 "driver": Parameter('Those that run on this driver: "550.54.14".', option="--driver"),
             },
         ),

@@ -59,7 +59,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
         remedies.append(
             Remedy(
                 f"The best release for Python {tensorflow.python} is {best_options[0].tensorflow}.",
-                (f"tfdoctor build --tf {best_options[0].tensorflow} --python {tensorflow.python}",),
+                (f"tfdoctor build --tf {best_options[0].tensorflow} --python-version {tensorflow.python}",),
             )
         )
     return [

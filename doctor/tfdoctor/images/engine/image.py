@@ -323,5 +323,5 @@ def inspect_base(engine: ContainerEngine, option: Option) -> Option:
     available = ", ".join(dict.fromkeys(versions_in_image)) or default_python or "none"
     msg = f"{base.image} ({system or 'of an unknown system'}) has no Python {version} to build with."
     raise BaseImageError(
-        msg, hint=f"It has {available}: --python {available.split(', ')[0]}, or another --base."
+        msg, hint=f"It has {available}: --python-version {available.split(', ')[0]}, or another --base."
     )

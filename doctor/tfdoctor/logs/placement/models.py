@@ -194,7 +194,7 @@ class PlacementData:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The complete result of the `tfdoctor placement` command. Renderers compute nothing beyond it."""
+    """The complete result of the `tfdoctor diagnose --placement`. Renderers compute nothing beyond it."""
 
     file_name: str
     """The file as the user named it. "-" for standard input."""
