@@ -25,7 +25,7 @@ from tfdoctor.core.facts.imports import FileDifference, ImportResult, RehearsalR
 from tfdoctor.core.findings import Cause, OutcomeKind, Severity
 from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.prediction.failures import list_import_failures
-from tfdoctor.prediction.rehearsal import list_unmet_requirements, plan_rehearsal
+from tfdoctor.prediction.rehearsal import list_unmet_requirements, plan_rehearsal, predict_companion
 from tfdoctor.rules import (
     damaged_installation,
     import_fails,
@@ -39,16 +39,88 @@ def test_locked_environment_is_not_rehearsed():
     assert plan_modules(make_facts()) == (set(), set())
 
 
-@pytest.mark.parametrize(("package", "version"), [("numpy", "1.26.1"), ("wrapt", "1.10.11")])
-def test_other_version_has_all_modules_rehearsed(package, version):
-    """Packages use others that their metadata does not name."""
-    modules, odd_modules = plan_modules(make_facts({package: version}))
-    assert odd_modules == {package}
-    assert {"numpy", "ml_dtypes", "absl", "wrapt"} <= modules
-    assert ("h5py" in modules) is (package == "numpy")  # h5py is optional, and its metadata names NumPy
+@pytest.mark.parametrize(("package", "version"), [("numpy", "99.0"), ("wrapt", "99.0"), ("gast", "99.0")])
+def test_newer_version_alone_is_not_rehearsed(package, version):
+    assert plan_modules(make_facts({package: version})) == (set(), set())
 
 
-NO_REQUIREMENTS = {"tensorflow": {"requires": ()}}
+def test_older_version_is_rehearsed_with_the_packages_that_need_it():
+    facts = make_facts({"numpy": "1.16.0"}, version="2.18.1")
+    plan = plan_rehearsal(facts.python.value, facts.tensorflow.value, {}, COMPAT)
+    assert plan is not None
+    modules = [name for name, _ in plan.modules]
+    assert plan_modules(facts)[1] == {"numpy"}
+    assert {"numpy", "ml_dtypes", "h5py"} <= {*modules}
+    assert not {"absl", "wrapt", "google.protobuf"} & {*modules}
+    assert modules[0] == "numpy"  # what deviates comes first
+
+
+def test_version_outside_a_requirement_is_rehearsed():
+    pinned = {"h5py": {"requires": ("numpy<90",)}}
+    assert plan_modules(make_facts({"numpy": "99.0"}, **pinned))[1] == {"numpy"}
+
+
+RUNS = {
+    "wrapt": {
+        "1.0": "",
+        "1.4": "TypeError: a",
+        "1.6": "TypeError: a",
+        "1.9": "TypeError: b",
+        "3.0": "",
+        "5.0": "",
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [
+        ("1.0", ""),
+        ("0.9", None),  # older than all tested versions
+        ("1.2", None),  # between one that works and one that fails
+        ("1.5", "TypeError: a"),
+        ("1.7", None),
+        ("4.0", ""),
+        ("5.1", ""),
+        ("five", None),
+    ],
+)
+def test_tested_neighbours_decide_about_a_version(version, error):
+    table = replace(COMPAT.find_import_needs(VERSION), runs=RUNS)
+    wrapt = Distribution("wrapt", version, SITE)
+    assert predict_companion(wrapt, table, (), is_allowed=True) == error
+
+
+def test_version_newer_than_a_failing_one_or_outside_a_requirement_is_open():
+    table = replace(COMPAT.find_import_needs(VERSION), runs={"wrapt": {"1.0": "", "2.0": "TypeError: a"}})
+    wrapt = Distribution("wrapt", "2.1", SITE)
+    assert predict_companion(wrapt, table, (), is_allowed=True) is None
+    assert predict_companion(wrapt, replace(table, runs={}), ({"wrapt": "1.0"},), is_allowed=True) == ""
+    assert predict_companion(wrapt, replace(table, runs={}), ({"wrapt": "1.0"},), is_allowed=False) is None
+    assert predict_companion(wrapt, replace(table, runs={}), (), is_allowed=True) == ""
+
+
+def test_extension_for_numpy_1_is_rehearsed():
+    built = {"differs": (FileDifference("pandas/_libs/lib.so", "numpy-1"),)}
+    modules, odd_modules = plan_modules(make_facts({"pandas": "2.1.4"}, pandas=built))
+    assert (modules, odd_modules) == ({"pandas"}, {"pandas"})
+
+
+def test_module_that_python_lacks_is_rehearsed():
+    facts = make_facts(version="2.15.1", keras={"requires": ()})
+    facts = with_python(facts, lacks=("ctypes", "sqlite3"))
+    assert plan_modules(facts) == ({"ctypes"}, {"ctypes"})
+
+
+def test_version_that_is_known_to_break_the_import_is_not_rehearsed():
+    facts = make_facts({"numpy": "2.0.2"}, version="2.15.1")
+    assert "numpy" not in plan_modules(facts)[1]
+
+
+NO_REQUIREMENTS = {
+    "tensorflow": {"requires": ()},
+    "setuptools": {"requires": ('packaging>=24.2; extra == "core"',)},
+}
 
 
 def test_distutils_of_setuptools_is_rehearsed():
@@ -63,7 +135,6 @@ def test_distutils_of_setuptools_is_rehearsed():
 
 
 def test_dependency_of_setuptools_causes_missing_distutils():
-    requires = {"setuptools": {"requires": ('packaging>=24.2; extra == "core"',)}, **NO_REQUIREMENTS}
     error = ImportResult(
         "distutils",
         "No module named 'distutils'",
@@ -72,7 +143,7 @@ def test_dependency_of_setuptools_causes_missing_distutils():
         not_found="distutils",
     )
     oddities = [RehearsalReason("packaging", "…")]
-    facts = make_facts({"packaging": "15.1"}, version="2.18.1", python="3.12", **requires)
+    facts = make_facts({"packaging": "15.1"}, version="2.18.1", python="3.12", **NO_REQUIREMENTS)
     problem = finding(import_fails.RULE, with_rehearsal(facts, error, oddities=oddities))
     assert "packaging 15.1" in problem.title
     without_setuptools = make_facts({"setuptools": None}, version="2.18.1", python="3.12")
@@ -90,8 +161,9 @@ def test_missing_package_is_rehearsed():
 
 
 def test_optional_package_is_rehearsed_if_installed():
-    assert "pandas" not in plan_modules(make_facts())[0]
-    assert "pandas" in plan_modules(make_facts({"pandas": "2.1.4"}))[0]
+    shadows = (Shadow("random", "/here/random.py", SITE),)
+    assert "pandas" not in plan_modules(with_python(make_facts(), shadows=shadows))[0]
+    assert "pandas" in plan_modules(with_python(make_facts({"pandas": "2.1.4"}), shadows=shadows))[0]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +188,8 @@ def test_package_with_changed_files_is_rehearsed():
 def test_unmeasured_release_is_rehearsed_without_names():
     facts = with_python(healthy("2.18.1"), distributions=())
     newer = replace(facts, tensorflow=Known(replace(facts.tensorflow.value, version="2.99.0"), "x"))
-    newer = with_python(newer, distributions=(Distribution("numpy", "9.0", SITE),))
+    damage = (FileDifference("numpy/__init__.py", "cut"),)
+    newer = with_python(newer, distributions=(Distribution("numpy", "9.0", SITE, differs=damage),))
     plan = plan_rehearsal(newer.python.value, newer.tensorflow.value, {}, COMPAT)
     assert plan is not None
     assert dict(plan.modules)["numpy"] == ()

@@ -41,6 +41,10 @@ class ImportNeeds:
     """Source files and shared objects of TensorFlow that the import does not load, relative to site-packages."""
     working_sets: tuple[Mapping[str, str], ...] = field(metadata={"key": "sets"})
     """Sets of distributions (version by normalized name) with which the import worked."""
+    runs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The error of the import with other versions of a package, by package and version; "" if it worked."""
+    keras_runs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The error of tf.keras in those of the runs in which only the import worked."""
     is_measured: bool = field(default=True, metadata={"key": None})
     """Whether this minor release was measured.
 

@@ -20,7 +20,7 @@ gc.disable()  # garbage collection would take a tenth of the time of this short 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from target_files import list_overriding_libraries, list_refused_paths, list_mapped_libraries, list_noexec_folders, get_owner
 from target_modules import find_hidden_tensorflow, find_shadowing_file, list_shadows, describe_tensorflow
-from target_packages import list_missing_requirements, list_conda_packages, list_distributions, list_companions
+from target_packages import list_missing_extensions, list_missing_requirements, list_conda_packages, list_distributions, list_companions
 
 sys.path.pop(0)
 
@@ -120,6 +120,7 @@ def main():
         "shadows": list_shadows(program_path),
         "mapped": list_mapped_libraries(stdlib),
         "modules": list_companions(path),
+        "lacks": list_missing_extensions(),
         "noexec": list_noexec_folders(path),
         "carried": list_overriding_libraries(),
     }

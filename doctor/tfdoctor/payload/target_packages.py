@@ -2,6 +2,7 @@
 import errno
 import os
 import re
+import sys
 
 from target_files import REFUSED_PATHS, has_syntax_error, is_truncated, is_foreign_object, hash_file_prefix, list_names, read_text, get_size
 
@@ -29,7 +30,10 @@ TOOL_WORDS = ("/ptxas,", "/libdevice.10.bc,")
 MAX_RECORD_BYTES, MAX_LINE_CHARS = 8 << 20, 1000
 MAX_LINES, MAX_FILES, MAX_MODULES = 20000, 400, 8000
 MAX_DIFFERENCES = 20
+NUMPY_1_NAME, NUMPY_2_NAME = b"numpy.core", b"numpy._core"  # in extension modules; those for NumPy 2 contain both
+MAX_EXTENSIONS, MAX_EXTENSION_BYTES = 4, 1 << 20
 REMAINING_HASH_BYTES = [64 << 20]  # in a list, so that functions can change it; hashing them all takes a tenth of a second
+COMPILED_MODULES = ("bz2", "ctypes", "lzma", "sqlite3", "ssl", "zlib")
 COMPANION_MODULES = (
     "numpy google.protobuf absl wrapt six gast flatbuffers opt_einsum ml_dtypes keras tensorflow_estimator tf_keras"
 ).split()
@@ -193,6 +197,25 @@ def list_differences(folder, files, installed_at, is_tensorflow):
     return result
 
 
+def find_numpy_1_extension(folder, files):
+    """Return the path of an extension module that was compiled for NumPy 1 only; None if none is seen.
+
+    The smallest modules decide. The first that uses NumPy stands for the whole distribution.
+    """
+    sizes = sorted((size or 0, path) for path, size, _ in files if ".so" in path and not TEST_FOLDER.search(path))
+    for _, path in sizes[:MAX_EXTENSIONS]:
+        try:
+            with open(os.path.join(folder, path), "rb") as stream:
+                content = stream.read(MAX_EXTENSION_BYTES)
+        except (IOError, OSError):
+            continue
+        if NUMPY_2_NAME in content:
+            return None
+        if NUMPY_1_NAME in content:
+            return path
+    return None
+
+
 def list_registered(path):
     """Return (normalised name, original name and version, folder, info path) of each distribution."""
     registered, seen = [], set()
@@ -235,6 +258,8 @@ def list_distributions(path):
     registered = list_registered(path)
     needed_metadata = map_required_metadata(registered)
     result, seen_names, owners_by_file = [], set(), {}
+    numpy_name = next((base for name, base, _, _ in registered if name == "numpy"), "")
+    is_numpy_2 = re.match(r"(?i)numpy-(?!0|1\.)", numpy_name) is not None
     for name, base, folder, full_path in registered:
         spelling = base.split("-")[0]
         if name not in needed_metadata and not RELEVANT_PACKAGE.match(spelling):
@@ -260,6 +285,9 @@ def list_distributions(path):
                 "differs": list_differences(folder, recorded_files, get_install_time(full_path), bool(TENSORFLOW_NAME.match(name))) if is_first else [],
             }
         )
+        if is_numpy_2 and is_first and name != "numpy" and any(re.match(r"(?i)numpy\b", line) for line in metadata["requires"]):
+            extension = None if TENSORFLOW_NAME.match(name) else find_numpy_1_extension(folder, recorded_files)
+            result[-1]["differs"] += [[extension, "numpy-1"]] if extension else []
         if has_libraries:
             # cuDNN opens its sub-libraries only when they are used, so the loader does not report a missing one.
             files = [entry for entry in recorded_files if LIBRARY_FILE.search(entry[0])][:MAX_FILES]
@@ -293,6 +321,15 @@ def list_missing_requirements(path, installed):
             if "extra" not in line.partition(";")[2]:
                 required.add(normalize_name(re.split(r"[^A-Za-z0-9._-]", line.strip(), maxsplit=1)[0]))
     return sorted(required - installed_names - {""})
+
+
+def list_missing_extensions():
+    """Return the modules of the standard library whose compiled part Python was built without."""
+    if sys.version_info[0] == 2:
+        return []
+    from importlib.util import find_spec
+
+    return [module for module in COMPILED_MODULES if find_spec(module if module == "zlib" else "_" + module) is None]
 
 
 def list_companions(path):

@@ -1,13 +1,14 @@
-"""Plan a rehearsal of TensorFlow's import, for environments in which it is not known to work.
+"""Decide from metadata and files whether TensorFlow's import works, and plan a rehearsal of what they leave open.
 
-The import is known to work if three conditions are met:
+A package gives no reason for a rehearsal if
 
-* all packages have the versions of one tested environment (compat/imports, compat/locks);
-* their files match their RECORD;
+* its version meets all requirements, and is not older than all tested versions (compat/imports, compat/locks) nor
+  between one that works and one that fails;
+* its files match their RECORD, and its extension modules are compiled for the installed NumPy;
 * no other module with the same name is found first.
 
-Otherwise a child process imports everything that TensorFlow needs, because packages have dependencies that their
-metadata does not state.
+In particular, a version that is newer than the tested ones gives none. Otherwise a child process imports the package
+and those that require it.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ DAMAGE_DIFFERENCES = BREAKING_DIFFERENCES | {"cut", "altered"}
 """Differences from RECORD that cannot be deliberate edits."""
 SUSPICIOUS_DIFFERENCES = DAMAGE_DIFFERENCES | {"changed"}
 """Differences from RECORD for which a package is rehearsed. A changed file may be a deliberate edit that works."""
+NUMPY_1_DIFFERENCE = "numpy-1"
+"""The difference of an extension module that was compiled for NumPy 1, while NumPy 2 is installed."""
 COMPILED_MODULES = ("zlib", "binascii", "ssl", "ctypes", "bz2", "lzma", "hashlib", "uuid")
 """Standard library modules that load system libraries."""
 LEGACY_KERAS_VARIABLE = "TF_USE_LEGACY_KERAS"
@@ -110,49 +113,58 @@ def plan_rehearsal(
         return None
     extra_packages = {"tf-keras"} if uses_legacy_keras(variables, tensorflow.version, compat) else set[str]()
     oddities = (
-        *_iter_oddities(python, tensorflow, table, compat, extra_packages),
+        *_iter_oddities(python, tensorflow, table, variables, compat, extra_packages),
         *_iter_variable_oddities(variables),
     )
     if not oddities:
         return None
     deviating_names = {oddity.module for oddity in oddities}
-    modules = _map_needed_modules(python, table)
-    shadowed_names = sorted(deviating_names & table.shadowable_modules)
-    if shadowed_names:
-        # Any module may need a name that the shadowing module lacks.
-        modules = {
-            **table.attributes_by_standard_module,
-            **modules,
-            **{
-                module_name: ()
-                for module_name in shadowed_names
-                if module_name not in table.attributes_by_standard_module
-            },
-        }
-    modules |= {
+    shadowed_names = sorted((deviating_names & table.shadowable_modules) - {*python.lacks})
+    modules = {
         name: chains
         for name, chains in table.attributes_by_standard_module.items()
+        # Any module may need a name that the shadowing module lacks.
         if name.partition(".")[0] in deviating_names
+    } | {name: () for name in shadowed_names if name not in table.attributes_by_standard_module}
+    if not deviating_names.isdisjoint(python.carried):  # replaced system libraries can affect any module
+        modules |= dict.fromkeys(
+            (module for module in COMPILED_MODULES if module in table.shadowable_modules), ()
+        )
+    needed = {
+        name: table.attributes_by_standard_module[name] for name in list_removed_distutils(python, table)
     }
-    has_replaced_library = not deviating_names.isdisjoint(python.carried)
-    affected_packages = (
-        {distribution.name for distribution in python.distributions}
-        if shadowed_names or has_replaced_library
-        else _list_dependents(python, deviating_names)
-    )
-    for name in (
+    needed |= {
+        name: chains if table.is_measured else () for name, chains in table.attributes_by_module.items()
+    }
+    optional = (
         *table.optional_modules,
         *(module for family_modules in table.keras_modules_by_package.values() for module in family_modules),
-    ):
-        if (
-            find_module_distribution(name) in affected_packages
-            and python.find_distribution(find_module_distribution(name)) is not None
-        ):
-            modules.setdefault(name, ())
+    )
+    needed |= {
+        name: ()
+        for name in optional
+        if name not in needed and python.find_distribution(find_module_distribution(name)) is not None
+    }
+    affects_all = bool(shadowed_names) or not deviating_names.isdisjoint(python.carried)
+    affected_packages = _list_dependents(python, deviating_names)
+    candidates = {
+        name: chains
+        for name, chains in needed.items()
+        if affects_all or find_module_distribution(name) in affected_packages
+    }
+    # First what deviates, then what needs it; the optional packages, of which some are slow, are last.
+    modules |= {
+        name: candidates[name]
+        for name in sorted(candidates, key=lambda name: find_module_distribution(name) not in deviating_names)
+    }
     keras = _list_keras_modules(python, tensorflow, table, variables, compat)
     return RehearsalPlan(
         modules=tuple(modules.items()),
-        generated_sources=tuple(_iter_generated_sources(python, tensorflow, table)),
+        generated_sources=tuple(
+            _iter_generated_sources(python, tensorflow, table)
+            if affected_packages & {"protobuf", "keras"}
+            else ()
+        ),
         reasons=oddities,
         keras_modules=keras,
     )
@@ -230,21 +242,6 @@ def _iter_generated_sources(
         yield f"{keras.location}/{KERAS_GENERATED_SOURCE}"
 
 
-def _map_needed_modules(python: PythonFacts, table: ImportNeeds) -> dict[str, tuple[str, ...]]:
-    """Return the modules of other packages that the import needs, each with the attributes that it uses."""
-    needed: dict[str, tuple[str, ...]] = {}
-    if python.carried:  # replaced system libraries can affect any module
-        needed = dict.fromkeys(
-            (module for module in COMPILED_MODULES if module in table.shadowable_modules), ()
-        )
-    needed |= {
-        name: table.attributes_by_standard_module[name] for name in list_removed_distutils(python, table)
-    }
-    return needed | {
-        name: chains if table.is_measured else () for name, chains in table.attributes_by_module.items()
-    }
-
-
 def list_removed_distutils(python: PythonFacts, table: ImportNeeds) -> tuple[str, ...]:
     """Return the distutils modules that the import needs, if this Python (3.12 or newer) has no distutils.
 
@@ -269,10 +266,11 @@ def _iter_oddities(
     python: PythonFacts,
     tensorflow: TensorFlowFacts,
     table: ImportNeeds,
+    variables: Mapping[str, str],
     compat: Compat,
     extra_packages: set[str],
 ) -> Iterator[RehearsalReason]:
-    """Yield the differences from an environment in which the import works, possibly with duplicates.
+    """Yield the reasons to rehearse the import, possibly with duplicates.
 
     `extra_packages` are packages that the import needs although they are not in the table.
     """
@@ -295,27 +293,48 @@ def _iter_oddities(
     relevant = _list_with_requirements(
         installed, {*needed, *family, *extra_packages, *(optional & installed.keys())}
     )
-    tested_versions = _find_nearest_set(python, tensorflow, table, relevant, compat)
-    for name in sorted(relevant | needed):
+    tested_sets = _list_tested_sets(python, tensorflow, table, compat)
+    unmet_requirements = [
+        unmet
+        for unmet in list_unmet_requirements(python)
+        if unmet.package in {*relevant, *needed} or unmet.required_by in relevant
+    ]
+    unmet_packages = {unmet.package for unmet in unmet_requirements}
+    known_failures = {
+        companion.package
+        for companion in compat.find_incompatible_packages(
+            tensorflow.version, python.list_installed_versions(), variables, absent=python.absent
+        )
+        if companion.effect == "import"
+    }
+    for name in sorted((relevant | needed) - known_failures):
         distribution = installed.get(name)
         if distribution is None:
             if name in needed:
                 yield RehearsalReason(name, f"{name} is not registered here")
             continue
-        if tested_versions.get(name) != distribution.version:
+        differences = {difference.what for difference in distribution.differs}
+        if predict_companion(distribution, table, tested_sets, is_allowed=name not in unmet_packages) is None:
             yield RehearsalReason(
                 name, f"{name} {distribution.version} is not a version whose import was tested"
             )
-        elif any(difference.what in SUSPICIOUS_DIFFERENCES for difference in distribution.differs):
+        elif differences & SUSPICIOUS_DIFFERENCES:
             yield RehearsalReason(
                 name, f"files of {name} {distribution.version} are not as it was installed with"
             )
-    for unmet in list_unmet_requirements(python):
-        if unmet.package in {*relevant, *needed} or unmet.required_by in relevant:
+        if NUMPY_1_DIFFERENCE in differences:
+            yield RehearsalReason(
+                name, f"{name} {distribution.version} is compiled for NumPy 1, and NumPy 2 is installed"
+            )
+    for unmet in unmet_requirements:
+        if unmet.installed_version is None or unmet.package not in {*relevant, *needed}:
             yield RehearsalReason(
                 unmet.package,
                 f"{unmet.required_by} asks for {unmet.requirement}, and {unmet.installed_version or 'nothing'} is there",
             )
+    for name in python.lacks:
+        if name in table.attributes_by_standard_module:
+            yield RehearsalReason(name, f"this Python was built without the compiled part of {name}")
     for path in python.carried:
         yield RehearsalReason(path, f"{path} is found before the system's own library of that name")
     top_modules = {name.partition(".")[0] for name in (*table.attributes_by_module, *table.optional_modules)}
@@ -385,7 +404,11 @@ def _list_dependents(python: PythonFacts, deviating_names: set[str]) -> set[str]
             distribution.name
             for distribution in python.distributions
             if distribution.name not in dependents
-            and any(parse_required_name(line) in dependents for line in distribution.requires)
+            # setuptools also imports what its extra "core" names.
+            and any(
+                parse_required_name(line, allows_extras=distribution.name == "setuptools") in dependents
+                for line in distribution.requires
+            )
         }
         if not additional:
             return dependents
@@ -400,6 +423,38 @@ def _list_tested_sets(
     version = tensorflow.version or ""
     lock = compat.locks.get_lock(choose_locked_package(version), version, python.version)
     return [*tested_sets, lock.versions] if lock is not None else tested_sets
+
+
+def predict_companion(
+    distribution: Distribution,
+    table: ImportNeeds,
+    tested_sets: Sequence[Mapping[str, str]],
+    *,
+    is_allowed: bool,
+) -> str | None:
+    """Return the error of the import with this version of a package; "" if it works, and None if it is unknown.
+
+    The next lower and the next higher tested version decide if they agree. `is_allowed` says whether the version meets
+    all requirements: then it works if it is newer than the tested ones or none were tested.
+    """
+    version = distribution.version
+    if not versions.is_version(version):
+        return None
+    errors = {
+        tested_set[distribution.name]: "" for tested_set in tested_sets if distribution.name in tested_set
+    } | dict(table.runs.get(distribution.name, {}))
+    if version in errors:
+        return errors[version]
+    newest_first = sorted(filter(versions.is_version, errors), key=versions.parse, reverse=True)
+    lower = next((tested for tested in newest_first if versions.compare(tested, version) <= 0), None)
+    upper = next(
+        (tested for tested in reversed(newest_first) if versions.compare(tested, version) >= 0), None
+    )
+    if lower is not None and upper is not None:
+        return errors[lower] if errors[lower] == errors[upper] else None
+    if upper is None and is_allowed:
+        return "" if lower is None or not errors[lower] else None
+    return None
 
 
 def _find_nearest_set(

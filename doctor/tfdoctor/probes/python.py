@@ -200,6 +200,7 @@ def _make_python_facts(raw: Mapping[str, Any], requested: str) -> PythonFacts:
         absent=tuple(normalize_name(str(name)) for name in raw.get("absent") or ()),
         shared=tuple(_iter_shared_files(raw.get("shared"))),
         carried=tuple(clean_line(str(path)) for path in raw.get("carried") or ()),
+        lacks=tuple(clean_line(str(module)) for module in raw.get("lacks") or ()),
         mapped=tuple(map(str, raw.get("mapped") or ())),
         shadows=tuple(Shadow(*map(str, shadow)) for shadow in _filter_by_length(raw.get("shadows"), 3)),
         closed=_parse_denied(raw.get("closed")),

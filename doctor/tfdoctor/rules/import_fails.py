@@ -7,9 +7,10 @@ is missing or has a version that does not work with it.
 
 How it is seen
 --------------
-The check reads the names of the required libraries from the objects, and searches for them as the loader does. It compares the
-installed packages with those that were tested with real wheels (compat/imports.toml) and with the environments in which
-this import worked (compat/imports). A child process imports the packages that differ, and those that depend on them.
+The check reads the names of the required libraries from the objects, and searches for them as the loader does. It compares
+the installed packages with the requirements of TensorFlow and of what it imports, with their RECORD, with the installed
+NumPy, and with the versions that were tested with real wheels (compat/imports.toml, compat/imports). A version that is newer
+than these and meets all requirements counts as working. A child process imports the packages about which this says nothing.
 
 What to do
 ----------

@@ -57,7 +57,7 @@ MODULE_DISTRIBUTIONS = {
     "distutils": "setuptools",
 }
 """The distributions whose names differ from those of their modules, by module."""
-NO_REHEARSAL_REASON = "nothing here is unlike what the import is known to work with"
+NO_REHEARSAL_REASON = "files and requirements give no reason to try the import"
 """The usual reason why the import is not rehearsed."""
 
 # These names are defined in `loading`, and other modules import them from here.
@@ -544,6 +544,8 @@ class PythonFacts:
     """Modules that exist twice on sys.path. The working folder counts as its first entry."""
     carried: tuple[str, ...] = ()
     """System libraries (libz, libstdc++, …) for which LD_LIBRARY_PATH or LD_PRELOAD provides other files."""
+    lacks: tuple[str, ...] = ()
+    """Modules of the standard library without their compiled part: "ctypes", "lzma"."""
     shared: tuple[SharedFile, ...] = ()
     """Libraries and tools that belong to two or more of the distributions."""
     closed: tuple[DeniedPath, ...] = ()

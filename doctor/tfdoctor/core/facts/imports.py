@@ -13,7 +13,8 @@ class FileDifference:
     """The path relative to the distribution's location."""
     what: str
     """The difference: "missing", "empty", "cut" (shorter), "changed" (longer, or other text), "altered" (same size,
-    other content), "syntax" (not valid Python) or "unreadable"."""
+    other content), "syntax" (not valid Python), "unreadable" or "numpy-1" (as installed, but compiled for NumPy 1, and
+    NumPy 2 is installed)."""
 
 
 @dataclass(frozen=True, slots=True)
