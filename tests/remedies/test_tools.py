@@ -36,6 +36,11 @@ REMOVE = "python3 -m pip uninstall -y tensorflow tensorflow-gpu"
             "python -m pip uninstall -y tensorflow tensorflow-gpu",
         ),
         (
+            Tool.mamba,
+            "python -m pip install --upgrade 'tensorflow[and-cuda]==2.20.0' 'numpy<2'",
+            "python -m pip uninstall -y tensorflow tensorflow-gpu",
+        ),
+        (
             Tool.colab,
             "%pip install --upgrade 'tensorflow[and-cuda]==2.20.0' 'numpy<2'",
             "%pip uninstall -y tensorflow tensorflow-gpu",
@@ -54,6 +59,26 @@ REMOVE = "python3 -m pip uninstall -y tensorflow tensorflow-gpu"
 )
 def test_commands_of_pip_are_converted(tool: Tool, install: str, remove: str) -> None:
     assert convert_remedy(Remedy("x", (INSTALL, REMOVE)), tool) == Remedy("x", (install, remove))
+
+
+@pytest.mark.parametrize(
+    ("tool", "expected"),
+    [
+        (Tool.conda, "conda install -c conda-forge 'numpy<2' h5py"),
+        (Tool.mamba, "mamba install -c conda-forge 'numpy<2' h5py"),
+        (Tool.pixi, "pixi add 'numpy<2' h5py"),
+    ],
+)
+def test_conda_installs_the_packages_that_it_has(tool: Tool, expected: str) -> None:
+    packages = {"numpy", "h5py"}
+    command = "python3 -m pip install --upgrade 'numpy<2' h5py"
+    assert convert_remedy(Remedy("x", (command, REMOVE)), tool, packages).commands[0] == expected
+    with_wheel = (
+        f"{command} nvidia-cudnn-cu12"  # one package that conda does not have, or not for this TensorFlow
+    )
+    assert (
+        "install -c conda-forge" not in convert_remedy(Remedy("x", (with_wheel,)), tool, packages).commands[0]
+    )
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from tfdoctor.cli.options import (
     verbose_option,
 )
 from tfdoctor.core.errors import Error, ExitCode, UsageError
+from tfdoctor.core.facts import value_of
 from tfdoctor.core.text import clean_line
 from tfdoctor.diagnosis import evaluate_facts, examine, make_live_system, run_tensorflow, start_query
 from tfdoctor.remedies.tools import convert_findings
@@ -134,7 +135,7 @@ def check(
         report, recording, compat = _examine_machine(
             system, python, timeout, deep=deep, needs_recording=needs_recording, local=local, quiet=quiet
         )
-        report = _convert_commands(report, for_tool)
+        report = _convert_commands(report, for_tool, compat)
         comparison = None
         if earlier is not None:
             comparable_report = recording.recording_report if recording is not None and local else report
@@ -179,11 +180,16 @@ def check(
     return choose_exit_status(report, fail_on.value)
 
 
-def _convert_commands(report: Report, tool: Tool | None) -> Report:
+def _convert_commands(report: Report, tool: Tool | None, compat: Compat) -> Report:
     """Return the report with commands for a tool, or the report itself if the user names none."""
     if tool is None:
         return report
-    findings, root_finding = convert_findings(report.findings, report.root_finding, tool)
+    python = value_of(report.facts.python)
+    # a package that pip installed must not be installed by conda over it
+    conda_packages = {package.name for package in python.conda_packages} if python is not None else set()
+    findings, root_finding = convert_findings(
+        report.findings, report.root_finding, tool, conda_packages & compat.conda_names.identical_names
+    )
     return dataclasses.replace(report, findings=findings, root_finding=root_finding)
 
 

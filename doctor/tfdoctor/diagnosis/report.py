@@ -14,6 +14,7 @@ from tfdoctor.core.text import lower_first
 from tfdoctor.diagnosis.areas import find_area, make_areas
 from tfdoctor.prediction.stages import predict
 from tfdoctor.remedies.commands import adapt_findings
+from tfdoctor.remedies.machine import add_book_remedies
 from tfdoctor.rules import ALL_RULES, RULES_BY_CODE
 from tfdoctor.rules.base import CUDA, CUDNN, LOADER, TENSORFLOW, RuleContext
 
@@ -50,6 +51,11 @@ def diagnose(
     root = _find_root(findings, prediction)
     if image is None:
         adapted_by_id = adapt_findings(context.target, root, findings, CONTAINER_RULE_CODES)
+        adapted_root = adapted_by_id[id(root)] if root is not None else None
+        adapted_by_id = {
+            key: add_book_remedies(facts, compat, adapted_root, finding)
+            for key, finding in adapted_by_id.items()
+        }
     else:
         from tfdoctor.remedies.image import adapt_image_findings
 

@@ -16,7 +16,7 @@ from tfdoctor.remedies.book import choose_entries, fill_placeholders, make_book_
 from tfdoctor.remedies.engine import list_configure_commands, make_toolkit_remedy
 from tfdoctor.remedies.place import Place, fit_remedy
 from tfdoctor.remedies.search_path import format_export_lines
-from tfdoctor.remedies.tools import Tool, convert_remedy
+from tfdoctor.remedies.tools import CONDA_TOOLS, Tool, convert_remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -93,8 +93,10 @@ def list_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
     Those for a message or a place in the log come first. The commands are for the tool that manages the packages there.
     """
     tool = _find_tool(context)
+    conda_packages = context.compat.conda_names.identical_names if tool in CONDA_TOOLS else ()
     return _fit_remedies(
-        context, [convert_remedy(remedy, tool) for remedy in _list_pip_remedies(context, cause)]
+        context,
+        [convert_remedy(remedy, tool, conda_packages) for remedy in _list_pip_remedies(context, cause)],
     )
 
 

@@ -7,6 +7,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tfdoctor.core.text import lower_first
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -24,6 +26,7 @@ class Place(str, enum.Enum):
     CONTAINER = "container-hint"
     APPTAINER = "apptainer-hint"
     POD = "pod-hint"
+    LXC = "lxc-hint"
     SLURM = "slurm-hint"
     COLAB = "colab-hint"
     KAGGLE = "kaggle-hint"
@@ -80,7 +83,7 @@ def fit_remedy(remedy: Remedy, places: Collection[Place]) -> Remedy | None:
         and "node" not in text
         and any(map(_HOST_COMMANDS.search, commands))
     ):
-        text = f"On the host: {text[:1].lower()}{text[1:]}"
+        text = f"On the host: {lower_first(text)}"
     return replace(remedy, text=text, commands=commands)
 
 

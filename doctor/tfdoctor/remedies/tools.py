@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from tfdoctor.core.causes.steps import Remedy
     from tfdoctor.core.findings import Finding
 
-__all__ = ["Tool", "convert_findings", "convert_remedy"]
+__all__ = ["CONDA_TOOLS", "Tool", "convert_findings", "convert_remedy"]
 
 
 class Tool(str, enum.Enum):
@@ -23,26 +25,31 @@ class Tool(str, enum.Enum):
     poetry = "poetry"
     pixi = "pixi"
     conda = "conda"
+    mamba = "mamba"
     colab = "colab"
     r = "r"
     dockerfile = "dockerfile"
 
 
+CONDA_TOOLS = frozenset({Tool.conda, Tool.mamba, Tool.pixi})
+"""Tools that install packages of conda's channels."""
 _PIP_COMMAND = re.compile(
     r"(?P<python>\S*python[\d.]*|py(?: -\d\.\d{1,2})?|'[^']{1,300}python[\d.]*') -m pip "
     r"(?P<action>install|uninstall) (?P<arguments>.+)"
 )
 """A pip command of a remedy."""
+_PROJECT_NAME = re.compile(r"[\w.-]*")
 _REQUIREMENT_FILES = ("-r", "--requirement", "-c", "--constraint")
 
 
 def convert_findings(
-    findings: tuple[Finding, ...], root: Finding | None, tool: Tool
+    findings: tuple[Finding, ...], root: Finding | None, tool: Tool, conda_packages: Container[str]
 ) -> tuple[tuple[Finding, ...], Finding | None]:
-    """Return the findings and the root finding with commands for a tool."""
+    """Return the findings and the root finding with commands for a tool (see `convert_remedy`)."""
     converted = {
         id(finding): replace(
-            finding, remedies=tuple(convert_remedy(remedy, tool) for remedy in finding.remedies)
+            finding,
+            remedies=tuple(convert_remedy(remedy, tool, conda_packages) for remedy in finding.remedies),
         )
         for finding in (*findings, *((root,) if root is not None else ()))
     }
@@ -51,12 +58,18 @@ def convert_findings(
     )
 
 
-def convert_remedy(remedy: Remedy, tool: Tool) -> Remedy:
-    """Return the remedy with commands for a tool. Commands that do not call pip stay as they are."""
-    return replace(remedy, commands=tuple(_convert_command(command, tool) for command in remedy.commands))
+def convert_remedy(remedy: Remedy, tool: Tool, conda_packages: Container[str] = ()) -> Remedy:
+    """Return the remedy with commands for a tool. Commands that do not call pip stay as they are.
+
+    conda, mamba and pixi install `conda_packages` themselves, and pip does the rest: TensorFlow, for which conda-forge does
+    not have every release, and NVIDIA's wheels, without which a TensorFlow from pip does not find CUDA.
+    """
+    return replace(
+        remedy, commands=tuple(_convert_command(command, tool, conda_packages) for command in remedy.commands)
+    )
 
 
-def _convert_command(command: str, tool: Tool) -> str:
+def _convert_command(command: str, tool: Tool, conda_packages: Container[str]) -> str:
     """Return a command for a tool, or the command itself if it does not call pip or the tool cannot do it."""
     match = _PIP_COMMAND.fullmatch(command)
     if match is None:
@@ -75,9 +88,12 @@ def _convert_command(command: str, tool: Tool) -> str:
         return f"uv pip {match['action']} --python {match['python']} {shlex.join([*options, *names])}"
     if tool is Tool.poetry:
         return f"poetry {'add' if is_install else 'remove'} {quoted}"
+    is_in_conda = is_install and all(_PROJECT_NAME.match(name)[0].lower() in conda_packages for name in names)  # type: ignore[index]
     if tool is Tool.pixi:
-        return f"pixi {'add' if is_install else 'remove'} --pypi {quoted}"
-    if tool is Tool.conda:  # the pip of the active environment
+        return f"pixi {'add' if is_install else 'remove'}{'' if is_in_conda else ' --pypi'} {quoted}"
+    if tool in (Tool.conda, Tool.mamba) and is_in_conda:
+        return f"{tool.value} install -c conda-forge {quoted}"
+    if tool in (Tool.conda, Tool.mamba):  # the pip of the active environment
         return f"python -m pip {match['action']} {match['arguments']}"
     if tool is Tool.colab:
         return f"%pip {match['action']} {match['arguments']}"

@@ -32,7 +32,6 @@ NO_GPU_VALUES = frozenset({"", "void", "none"})
 START_COMMANDS = {
     "docker": ("Docker", ("docker run --gpus all IMAGE",)),
     "podman": ("Podman", ("podman run --device nvidia.com/gpu=all IMAGE",)),
-    "apptainer": ("Apptainer (Singularity)", ("apptainer exec --nv IMAGE.sif python3 SCRIPT.py",)),
     "lxc": ("LXD", ("lxc config device add CONTAINER gpu gpu",)),
 }
 """The display name of each kind of container, and the commands that start it with GPUs."""
@@ -94,18 +93,11 @@ def _build_remedies(context: RuleContext, container_kind: str, capabilities: str
     """Return the remedies for this kind of container."""
     if capabilities is not None and excludes_capability(capabilities, "compute"):
         return [make_capabilities_remedy(context.target)]
-    if container_kind == "kubernetes":
-        return [
-            Remedy(
-                "Ask for a GPU in the pod's specification, under the container's `resources`: `limits: "
-                "{nvidia.com/gpu: 1}`; the cluster needs NVIDIA's device plugin. This tells whether it has "
-                "it:",
-                ("kubectl describe nodes | grep nvidia.com/gpu",),
-            )
-        ]
+    if container_kind in ("apptainer", "kubernetes"):  # compat/remedies.toml has theirs
+        return []
     name, commands = START_COMMANDS.get(container_kind, START_COMMANDS["docker"])
-    remedies = [Remedy(f"{name}: start it with GPUs.", commands)]
-    if container_kind not in ("apptainer", "lxc"):
+    remedies = [Remedy(f"On the host, start it with GPUs ({name}).", commands)]
+    if container_kind != "lxc":
         compose = (
             " In a Compose file: `deploy: {resources: {reservations: {devices: [{capabilities: [gpu]}]}}}`."
         )

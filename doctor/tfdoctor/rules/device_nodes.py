@@ -89,13 +89,8 @@ def _make_title(context: RuleContext, closed_nodes: tuple[str, ...], refused_nod
 def _build_cgroup_remedies(context: RuleContext) -> list[Remedy]:
     """Return the remedies for nodes whose modes allow access but which a cgroup forbids."""
     scheduler = context.facts.environment.scheduler
-    if scheduler == "slurm":
-        return [
-            Remedy(
-                "Ask Slurm for a GPU when the job is started.",
-                ("srun --gres=gpu:1 --pty nvidia-smi", "scontrol show job $SLURM_JOB_ID"),
-            )
-        ]
+    if scheduler == "slurm":  # compat/remedies.toml has theirs
+        return []
     if context.facts.machine.container:
         return [
             Remedy(
