@@ -173,24 +173,17 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """Runs the payload unprivileged; the modules are imported before, because the standard library may be private."""
 
 
-@pytest.mark.parametrize("closed", ["tensorflow", ".", "tensorflow-2.20.0.dist-info/METADATA"])
-def test_unreadable_packages_are_reported(public: Path, closed: str) -> None:
-    site = public / "packages"
-    (site / "tensorflow/python").mkdir(parents=True)
-    (site / "tensorflow/__init__.py").touch()
-    (site / "tensorflow-2.20.0.dist-info").mkdir()
-    (site / "tensorflow-2.20.0.dist-info/METADATA").write_text("Name: tensorflow\nVersion: 2.20.0\n")
+def run_target_payload(public: Path, locked: Path, script: str, **env: str) -> Any:
+    """Return the answer of the payload while a path has no permissions."""
     for part in list_payload_files(Path(tfdoctor.payload.__file__).with_name("target.py")):
         shutil.copy(part, public)
         (public / part.name).chmod(0o644)
-    payload = public / "target.py"
-    locked = site / closed
     mode = locked.stat().st_mode
     locked.chmod(0)
     try:
         process = subprocess.run(
-            [sys.executable, "-c", TARGET_SCRIPT, str(payload)],
-            env={**os.environ, "PYTHONPATH": str(site)},
+            [sys.executable, "-c", script, str(public / "target.py")],
+            env={**os.environ, **env},
             capture_output=True,
             text=True,
             check=False,
@@ -199,7 +192,32 @@ def test_unreadable_packages_are_reported(public: Path, closed: str) -> None:
     finally:
         locked.chmod(mode)
     assert process.returncode == 0, process.stderr[-800:]
-    answer = json.loads(process.stdout.partition("tfdoctor-payload:")[2].splitlines()[0])
+    return json.loads(process.stdout.partition("tfdoctor-payload:")[2].splitlines()[0])
+
+
+def test_own_site_packages_below_a_private_folder_are_reported(public: Path) -> None:
+    """Python leaves a site-packages that it may not enter off its path."""
+    site = public / "private/python3.11/site-packages"
+    site.mkdir(parents=True)
+    script = TARGET_SCRIPT.replace(
+        "sys.argv = sys.argv[1:]", f"sysconfig.get_path = lambda _: {str(site)!r}; sys.argv = sys.argv[1:]"
+    )
+    answer = run_target_payload(public, public / "private", script)
+    assert [entry[:2] for entry in answer["closed"] if entry[0] == str(site)] == [
+        [str(site), str(public / "private")]
+    ]
+    assert answer["site_packages"] == [str(site)]
+
+
+@pytest.mark.parametrize("closed", ["tensorflow", ".", "tensorflow-2.20.0.dist-info/METADATA"])
+def test_unreadable_packages_are_reported(public: Path, closed: str) -> None:
+    site = public / "packages"
+    (site / "tensorflow/python").mkdir(parents=True)
+    (site / "tensorflow/__init__.py").touch()
+    (site / "tensorflow-2.20.0.dist-info").mkdir()
+    (site / "tensorflow-2.20.0.dist-info/METADATA").write_text("Name: tensorflow\nVersion: 2.20.0\n")
+    locked = site / closed
+    answer = run_target_payload(public, locked, TARGET_SCRIPT, PYTHONPATH=str(site))
     closed_paths = {entry[1] for entry in answer["closed"]}
     assert str(locked) in {os.path.normpath(path) for path in closed_paths}
     assert (answer["tensorflow"] is None) == (closed in ("tensorflow", "."))

@@ -408,6 +408,10 @@ def test_other_pythons_with_tensorflow() -> None:
         OtherPython("/own/versions/3.9/bin/python", "pyenv", "2.18.1"),
     )
     plain = PythonChoice("/x/bin/python", "x")
+    of_an_image = make_system(texts=make_tensorflow("/opt/tensorflow"), cwd="/")
+    assert selection.find_other_pythons(of_an_image, plain, "") == (
+        OtherPython("/opt/tensorflow/bin/python", "/opt/tensorflow", "2.18.1"),
+    )
     assert selection.find_other_pythons(make_system(texts=texts, cwd="/"), plain, "") == ()
     pyenv = make_system(
         texts=make_tensorflow("/home/me/.pyenv/versions/1"), env={"HOME": "/home/me"}, cwd="/x"

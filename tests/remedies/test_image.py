@@ -14,7 +14,13 @@ from tfdoctor.core.findings import Cause, Finding, Remedy, Severity
 from tfdoctor.diagnosis import examine
 from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.planning.hypothetical_facts import EnvironmentSketch, make_facts_from_sketch
-from tfdoctor.remedies.image import HOST_CAUSES, adapt_image_findings, choose_image_name, format_start_command
+from tfdoctor.remedies.image import (
+    HOST_CAUSES,
+    adapt_image_finding,
+    adapt_image_findings,
+    choose_image_name,
+    format_start_command,
+)
 from tfdoctor.remedies.target import Target, TargetImage
 from tfdoctor.system.recorded import RecordedSystem
 
@@ -49,7 +55,7 @@ def test_too_new_gpu_gets_another_release() -> None:
     remedies = commands_by_code(HOSTS[0].parent / "blackwell-with-tf221", "team/app:1")["TFD111"]
     build, verify = remedies[-1]
     assert build.startswith("tfdoctor build --gpu 12.0 --driver ")
-    assert verify == VERIFY
+    assert verify == "tfdoctor verify team/app:fixed"
     assert not any("--tf 2.21" in line for lines in remedies for line in lines)
 
 
@@ -73,8 +79,8 @@ def test_install_becomes_run_build_and_verify() -> None:
     assert install.endswith("-m pip install 'numpy<2'")
     assert rest == ["docker build -t team/app:1-fixed .", "tfdoctor verify team/app:1-fixed"]
     assert last.commands == (
-        "tfdoctor build --tf 2.16.2 --tag team/app:1-fixed",
-        "tfdoctor verify team/app:1-fixed",
+        "tfdoctor build --tf 2.16.2 --tag team/app:fixed",
+        "tfdoctor verify team/app:fixed",
     )
     assert "numpy<2" in diagnose(facts, COMPAT).findings[0].remedies[0].commands[0]
 
@@ -89,16 +95,16 @@ def test_first_finding_includes_the_other_errors() -> None:
     lines, variable, *_ = (remedy.commands for remedy in adapted[id(root)].remedies)
     assert lines == (
         "RUN python3 -m pip install 'numpy<2'",
-        "docker build -t fixed:1 .",
-        "tfdoctor verify fixed:1",
+        "docker build -t localhost/fixed:1 .",
+        "tfdoctor verify localhost/fixed:1",
     )
     assert variable == ("env -u TF_XLA_FLAGS docker run --rm --gpus all -e TF_XLA_FLAGS sha256:0123",)
 
 
 def test_other_release_is_a_new_image() -> None:
     remedies = commands_by_code(HOSTS[0].parent / "blackwell-with-tf218", "team/app:1")["TFD111"]
-    build = "tfdoctor build --tf 2.21.0 --tag team/app:1-fixed"
-    assert remedies == [(build, "tfdoctor verify team/app:1-fixed")]
+    build = "tfdoctor build --tf 2.21.0 --tag team/app:fixed"
+    assert remedies == [(build, "tfdoctor verify team/app:fixed")]
 
 
 def test_host_remedies_stay() -> None:
@@ -109,16 +115,26 @@ def test_host_remedies_stay() -> None:
 @pytest.mark.parametrize(
     ("image", "new"),
     [
-        ("app", "app:latest-fixed"),
+        ("app", "localhost/app:latest-fixed"),
+        ("python:3.13-slim", "localhost/python:3.13-slim-fixed"),
+        ("tfdoctor/tensorflow:2.21.0", "localhost/tensorflow:2.21.0-fixed"),
         ("team/app:1", "team/app:1-fixed"),
         ("localhost:5000/team/app", "localhost:5000/team/app:latest-fixed"),
-        ("app@sha256:" + "0" * 64, "fixed:1"),
-        ("sha256:" + "0" * 64, "fixed:1"),
-        ("0123456789ab", "fixed:1"),
+        ("app@sha256:" + "0" * 64, "localhost/fixed:1"),
+        ("sha256:" + "0" * 64, "localhost/fixed:1"),
+        ("0123456789ab", "localhost/fixed:1"),
     ],
 )
 def test_new_image_has_its_own_name(image: str, new: str) -> None:
     assert choose_image_name(image) == new
+
+
+def test_rebuilt_image_has_no_tag_of_the_old_contents() -> None:
+    assert (
+        choose_image_name("tfdoctor/tensorflow:2.21.0-cuda12.9", is_rebuilt=True)
+        == "localhost/tensorflow:fixed"
+    )
+    assert choose_image_name("team/app:2.21", is_rebuilt=True) == "team/app:fixed"
 
 
 def adapt_steps(image: TargetImage, *steps: Step) -> list[tuple[str, ...]]:
@@ -253,3 +269,13 @@ def test_podman_commands() -> None:
         format_start_command(image, "-it")
         == "podman run --rm --device nvidia.com/gpu=all -it localhost/app:1"
     )
+
+
+def test_other_python_of_the_image_is_put_on_path() -> None:
+    remedy = Remedy("Use it.", ("tfdoctor check --python /opt/tensorflow/bin/python",))
+    finding = Finding("TFD301", Cause.TENSORFLOW_MISSING, Severity.ERROR, "", "", (), (remedy,))
+    adapted = adapt_image_finding(Target(COMPAT, image=TargetImage("team/app:1")), finding)
+    assert [found.commands[0] for found in adapted.remedies[:2]] == [
+        "ENV PATH=/opt/tensorflow/bin${PATH:+:$PATH}",
+        "tfdoctor verify team/app:1 --python /opt/tensorflow/bin/python",
+    ]

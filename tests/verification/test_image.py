@@ -194,8 +194,8 @@ def test_image_without_python_has_a_remedy() -> None:
     finding = make_ended_early_finding(make_verifying(), ContainerEndedError("", no_python=True))
     assert finding.cause is Cause.PYTHON_UNUSABLE
     assert finding.remedies[1].commands == (
-        "tfdoctor build --base team/app:1 --tag team/app:1-fixed",
-        "tfdoctor verify team/app:1-fixed",
+        "tfdoctor build --base team/app:1 --tag team/app:fixed",
+        "tfdoctor verify team/app:fixed",
     )
     assert make_ended_early_finding(make_verifying(), ContainerEndedError("", oom=True)).cause is Cause.OOM
     broken_python = make_ended_early_finding(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -11,10 +12,13 @@ import pytest
 from rules.make_facts import COMPAT, healthy
 from tfdoctor.cli.simulation_options import parse_simulation
 from tfdoctor.core.facts import DeviceNodes, Known, Unknown, value_of
-from tfdoctor.core.findings import Cause
+from tfdoctor.core.findings import Cause, Finding, Severity
 from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.images.engine import EngineError, GpuAccess
 from tfdoctor.images.engine.system import ContainerEndedError, StartError
+from tfdoctor.remedies.image import adapt_image_finding
+from tfdoctor.remedies.target import Target, TargetImage
+from tfdoctor.rules import prediction_differs
 from tfdoctor.system import CommandResult
 from tfdoctor.verification import image as module
 from tfdoctor.verification import python as python_module
@@ -46,11 +50,13 @@ def make_engine(
     name: str = "docker", *, runtimes: tuple[str, ...] = (), cdi: bool = False, **info: Any
 ) -> Any:
     """Return an engine that has every image except `missing`."""
-    details = {"user": "1000", "environment": {"LD_LIBRARY_PATH": "/opt/lib"}, "entrypoint": (), **info}
+    details = {"user": "1000", "environment": {"LD_LIBRARY_PATH": "/opt/lib"}, "entrypoint": ()}
+    details |= {"labels": {}, "architecture": "amd64", **info}
     return SimpleNamespace(
         name=name,
         runtimes=runtimes,
         supports_cdi=cdi,
+        architecture="amd64",
         find_image=lambda image: None if image == "missing" else SimpleNamespace(**details),
     )
 
@@ -214,10 +220,11 @@ def verify(
     *,
     host: Facts | None = None,
     stand_in: Path | None = None,
+    image_info: dict[str, Any] | None = None,
     **options: Any,
 ) -> Verification:
     monkeypatch.setattr(module, "ContainerSystem", container)
-    engine = cast("ContainerEngine", make_engine(runtimes=("nvidia",)))
+    engine = cast("ContainerEngine", make_engine(runtimes=("nvidia",), **(image_info or {})))
     return verify_image(engine, COMPAT, "app", VerifyRequest(**options), host=host, stand_in=stand_in)
 
 
@@ -281,6 +288,81 @@ def test_killed_container_ran_out_of_memory(monkeypatch: pytest.MonkeyPatch, sta
     assert [finding.title for finding in result.findings] == [
         "The container reached its limit of memory of 1g and was killed"
     ]
+
+
+def test_killed_probe_is_not_a_fault_of_the_prediction(
+    monkeypatch: pytest.MonkeyPatch, stages: list[str]
+) -> None:
+    difference = prediction_differs.RULE.make_finding(Cause.INCONCLUSIVE, Severity.WARNING, "x", title="x")
+    monkeypatch.setattr(module, "run_stages", lambda run, *_: run.findings.append(difference))
+    result = verify(monkeypatch, FakeContainer(None, oom=True), memory_bytes=200 << 20)
+    assert [(finding.cause, finding.severity) for finding in result.findings] == [
+        (Cause.OOM, Severity.WARNING)
+    ]
+
+
+def test_image_of_another_architecture_is_named(monkeypatch: pytest.MonkeyPatch, stages: list[Any]) -> None:
+    broken = ContainerEndedError("exec /bin/sh: exec format error")
+    result = verify(monkeypatch, FakeContainer(broken), image_info={"architecture": "arm64"})
+    (finding,) = result.findings
+    assert finding.title == "The image is for arm64, and this machine is amd64"
+    assert "exec format error" in finding.evidence[0].text
+    assert finding.remedies[0].commands[0] == "docker pull --platform linux/amd64 app"
+
+
+@pytest.mark.parametrize(
+    ("environment", "options", "title", "command"),
+    [
+        (
+            {"NVIDIA_DRIVER_CAPABILITIES": "utility"},
+            {},
+            "The image's NVIDIA_DRIVER_CAPABILITIES keeps the driver's libcuda outside",
+            "ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+        ),
+        ({}, {"gpus": "none"}, "The container was started without GPUs, as asked", "tfdoctor verify app"),
+    ],
+)
+def test_reason_for_a_container_without_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+    stages: list[Any],
+    environment: dict[str, str],
+    options: dict[str, Any],
+    title: str,
+    command: str,
+) -> None:
+    found = healthy()
+    cuda = value_of(found.driver.cuda)
+    assert cuda is not None
+    driver = replace(
+        found.driver,
+        cuda=Known(replace(cuda, loaded=False), "x"),
+        nodes=Known(DeviceNodes(("/dev/null",)), "/dev"),
+    )
+    report = diagnose(replace(found, driver=driver), COMPAT)
+    monkeypatch.setattr(module, "examine", lambda *_, **__: report)
+    result = verify(monkeypatch, FakeContainer(None), image_info={"environment": environment}, **options)
+    assert (result.stages[0].name, result.stages[0].status, result.cause) == (
+        "runtime",
+        "failed",
+        Cause.CONTAINER_NO_GPU,
+    )
+    assert result.findings[0].title == title
+    assert result.findings[0].remedies[0].commands[0] == command
+
+
+def test_built_image_is_not_built_again(monkeypatch: pytest.MonkeyPatch, stages: list[Any]) -> None:
+    plan = json.dumps({"tensorflow": "2.20.0"})
+    assert module._find_planned_tensorflow({"io.tfdoctor.plan": plan}) == "2.20.0"
+    assert module._find_planned_tensorflow({"io.tfdoctor.plan": "["}) == ""
+    assert module._find_planned_tensorflow({"io.tfdoctor.plan": "[]"}) == ""
+    target = Target(COMPAT, image=TargetImage("app", planned_tensorflow="2.20.0"))
+    build = SimpleNamespace(release=COMPAT.find_release("2.20.0"), is_exact_release=True, version="2.20.0")
+    for cause, count in ((Cause.DAMAGED_FILE, 0), (Cause.GPU_TOO_NEW, 1)):
+        finding = Finding("TFD608", cause, Severity.ERROR, "", "", (), ())
+        adapted = adapt_image_finding(replace(target, build=cast("Any", build)), finding)
+        assert len(adapted.remedies) == count
+    unknown = Finding("TFD608", Cause.INCONCLUSIVE, Severity.ERROR, "", "", (), ())
+    assert adapt_image_finding(Target(COMPAT, image=TargetImage("app")), unknown).remedies == ()
 
 
 def test_stand_in_is_copied_into_the_container(

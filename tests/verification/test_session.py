@@ -148,7 +148,8 @@ def test_options_can_be_left_out_of_the_command() -> None:
 @pytest.mark.parametrize(
     ("options", "visible", "computed", "summary"),
     [
-        ({}, 1, None, "TensorFlow lists 1 GPU"),
+        ({}, 1, None, "TensorFlow lists 1 GPU; nothing was computed"),
+        ({"device": "CPU"}, 2, None, "TensorFlow lists 2 CPUs; nothing was computed"),
         ({}, 2, 2, "TensorFlow sees and computes on 2 GPUs"),
         ({}, 2, 0, "TensorFlow sees and computes on 0 GPUs"),
         ({"device": "CPU"}, None, 1, "TensorFlow computes correctly on 1 CPU"),

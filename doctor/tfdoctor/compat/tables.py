@@ -320,11 +320,16 @@ class Compat:
         """Return how many of a release's fat binaries a GPU can run; None if they were not measured."""
         from tfdoctor.compat.fat_binaries import compute_coverage
 
+        counts = self.find_binary_counts(release)
+        return compute_coverage(counts, capability) if counts is not None else None
+
+    def find_binary_counts(self, release: Release) -> Mapping[str, int] | None:
+        """Return a release's number of fat binaries for each set of architectures; None if not measured."""
         counts = self._fat_binaries.get_counts(release.version)
         if counts is None:
             similar = self._find_same_code(release)
             counts = self._fat_binaries.get_counts(similar.version) if similar is not None else None
-        return compute_coverage(counts, capability) if counts is not None else None
+        return counts
 
     def _find_same_code(self, release: Release) -> Release | None:
         """Return a measured patch release with the same architectures and CUDA; None if there is none."""

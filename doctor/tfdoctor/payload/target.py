@@ -18,7 +18,7 @@ import struct
 gc.disable()  # garbage collection would take a tenth of the time of this short process
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from target_files import list_overriding_libraries, list_refused_paths, list_mapped_libraries, list_noexec_folders, get_owner
+from target_files import list_overriding_libraries, list_names, list_refused_paths, list_mapped_libraries, list_noexec_folders, get_owner
 from target_modules import find_hidden_tensorflow, find_shadowing_file, list_shadows, describe_tensorflow
 from target_packages import list_missing_extensions, list_missing_requirements, list_conda_packages, list_distributions, list_companions
 
@@ -124,6 +124,8 @@ def main():
         "noexec": list_noexec_folders(path),
         "carried": list_overriding_libraries(),
     }
+    for folder in site_folders:
+        list_names(folder or ".")  # a site-packages that this user may not enter is not on sys.path
     facts["closed"] = list_refused_paths()
     facts.update(describe_target(path, site_folders, tensorflow and tensorflow["package_dir"], stdlib))
     print(MARKER + json.dumps(facts))

@@ -249,8 +249,7 @@ def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: H
     python = _choose_python(assessment, compat, release, request)
     base = _choose_base(assessment, compat, request, python)
     cudnn = compat.find_conda_cudnn(versions.major_minor(release.cuda), release.cudnn)
-    constraints.check_gpus(assessment, compat, release, host, release.cuda, cudnn)
-    constraints.check_driver(assessment, compat, release, host, release.cuda)
+    constraints.check_gpus_and_driver(assessment, compat, release, host, release.cuda, cudnn)
     if assessment.reasons or python is None or base is None:
         return _make_rejection(Recipe.CONDA_CUDA, release, assessment.reasons)
     assessment.add_caveat(
@@ -379,8 +378,7 @@ def _plan_tag(
             f"TensorFlow {release.version} needs glibc {release.glibc}; Ubuntu {tag.system} has {system.glibc}",
             constraints.format_release_source(release),
         )
-    constraints.check_gpus(assessment, compat, release, host, tag.cuda, tag.cudnn)
-    constraints.check_driver(assessment, compat, release, host, tag.cuda)
+    constraints.check_gpus_and_driver(assessment, compat, release, host, tag.cuda, tag.cudnn)
     if release.cuda is not None and not versions.is_at_least(tag.cuda, versions.major_minor(release.cuda)):
         assessment.add_caveat(
             Cause.LIBS_WRONG_VERSION,
@@ -480,8 +478,9 @@ def _plan_official(compat: Compat, release: Release, request: Request, host: Hos
         )
     python = request.python or python
     check_python(assessment, compat, release, python)
-    constraints.check_gpus(assessment, compat, release, host, image.recipe.cuda, image.recipe.cudnn)
-    constraints.check_driver(assessment, compat, release, host, image.recipe.cuda)
+    constraints.check_gpus_and_driver(
+        assessment, compat, release, host, image.recipe.cuda, image.recipe.cudnn
+    )
     if assessment.reasons:
         return _make_rejection(Recipe.OFFICIAL, release, assessment.reasons)
     if _is_older(image.recipe.cudnn, release.cudnn):

@@ -157,13 +157,19 @@ def _find_version_in_name(facts: Facts, path: str) -> str | None:
 
 def find_cudnn_version(facts: Facts) -> LibraryVersion | None:
     """Return the version of the cuDNN that TensorFlow loads; None if it is unknown."""
+    return _find_loaded_version(facts, "libcudnn.")
+
+
+def find_cuda_version(facts: Facts) -> str | None:
+    """Return the minor version of the CUDA toolkit whose runtime TensorFlow loads; None if it is unknown."""
+    runtime = _find_loaded_version(facts, "libcudart.")
+    return versions.major_minor(runtime.version) if runtime is not None else None
+
+
+def _find_loaded_version(facts: Facts, prefix: str) -> LibraryVersion | None:
+    """Return the version of the loaded library whose soname has this prefix; None if it is unknown."""
     loader = value_of(facts.loader)
-    cudnn = next(
-        (
-            resolution
-            for resolution in (loader.resolutions if loader else ())
-            if resolution.soname.startswith("libcudnn.")
-        ),
-        None,
-    )
-    return find_library_version(facts, cudnn) if cudnn is not None and cudnn.ok else None
+    for resolution in loader.resolutions if loader else ():
+        if resolution.soname.startswith(prefix) and resolution.ok:
+            return find_library_version(facts, resolution)
+    return None

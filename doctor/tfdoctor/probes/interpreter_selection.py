@@ -569,6 +569,13 @@ def _iter_candidates(system: System, choice: PythonChoice, examined_prefix: str)
     shebang = re.match(r"#!\s*(/[^\s]{1,400})", launcher)
     if shebang is not None and _PYTHON_NAME.match(posixpath.basename(shebang[1])):
         yield shebang[1], "what `jupyter` starts"
+    for name in ENVIRONMENT_NAMES:
+        yield f"/{name}/bin/python", f"/{name}"
+    for folder in ("/opt", "/opt/conda/envs"):
+        for name in list_names(system, folder)[:MAX_FOLDERS]:
+            yield f"{folder}/{name}/bin/python", f"{folder}/{name}"
+    for folder in ("/usr/local/bin", "/usr/bin"):
+        yield f"{folder}/python3", f"the Python of {folder}"
     for folder in (
         f"{home}/.local/share/jupyter/kernels" if home else "",
         f"{examined_prefix}/share/jupyter/kernels",
@@ -592,8 +599,9 @@ def _iter_candidates(system: System, choice: PythonChoice, examined_prefix: str)
 def _find_tensorflow(system: System, prefix: str) -> tuple[bool, str | None]:
     """Return (whether an environment contains TensorFlow, its version or None if unknown)."""
     for name in list_names(system, f"{prefix}/lib"):
-        site = f"{prefix}/lib/{name}/site-packages"
-        if name.startswith("python") and system.exists(f"{site}/tensorflow/__init__.py"):
+        for site in (f"{prefix}/lib/{name}/site-packages", f"{prefix}/lib/{name}/dist-packages"):
+            if not name.startswith("python") or not system.exists(f"{site}/tensorflow/__init__.py"):
+                continue
             for entry in list_names(system, site):
                 match = re.fullmatch(
                     r"(?:tensorflow(?:_gpu|_cpu)?|tf_nightly)-([\w.]{1,40})\.dist-info", entry

@@ -123,12 +123,23 @@ def adapt_image_finding(target: Target, finding: Finding) -> Finding:
     ]
     if needs_base_image and release is not None:
         remedies += make_base_image_remedies(target.compat, release, _get_python(target))
-    if finding.cause is not Cause.HIDDEN_BY_ENV and not any(remedy.replaces for remedy in remedies):
+    is_built = _is_built_with(target, release)
+    if (
+        finding.cause not in (Cause.HIDDEN_BY_ENV, Cause.INCONCLUSIVE)
+        and not any(remedy.replaces for remedy in remedies)
+        and not (is_built and finding.cause not in RELEASE_CAUSES)
+    ):
         build_remedy = (
             _make_gpu_build_remedy(target) if finding.cause in RELEASE_CAUSES else make_build_remedy(release)
         )
         remedies.append(_rename_result(target, build_remedy))
     return replace(finding, remedies=tuple(remedies))
+
+
+def _is_built_with(target: Target, release: Release | None) -> bool:
+    """Return whether tfdoctor built the examined image with this release, so that another build changes nothing."""
+    planned = target.image.planned_tensorflow if target.image is not None else ""
+    return bool(planned) and release is not None and release.version == planned
 
 
 def _adapt_host_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
@@ -203,13 +214,20 @@ def _get_image_name(target: Target) -> str:
     return target.image.name if target.image is not None else ""
 
 
-def choose_image_name(image: str) -> str:
-    """Return a name for an image that is built from this image, so that it does not replace the original."""
+def choose_image_name(image: str, *, is_rebuilt: bool = False) -> str:
+    """Return a name for an image that is built from this image, so that it does not replace the original.
+
+    If it is rebuilt with other contents, the tag of the original is left out, because it may name the contents. A name in
+    the namespace of Docker's official images, or in that of tfdoctor, is put below `localhost/`.
+    """
     if "@" in image or not _REFERENCE.fullmatch(image):
-        return "fixed:1"
+        return "localhost/fixed:1"
     folder, slash, name_and_tag = image.rpartition("/")
     name, _, tag = name_and_tag.partition(":")
-    return f"{folder}{slash}{name}:{(tag or 'latest')[:_MAX_TAG_CHARS]}-fixed"
+    if folder in ("", "library", "tfdoctor", "docker.io/library"):
+        folder, slash = "localhost", "/"
+    suffix = "fixed" if is_rebuilt else f"{(tag or 'latest')[:_MAX_TAG_CHARS]}-fixed"
+    return f"{folder}{slash}{name}:{suffix}"
 
 
 def format_start_command(image: TargetImage, *options: str) -> str:
@@ -255,7 +273,7 @@ def _rename_result(target: Target, remedy: Remedy) -> Remedy:
     name = _get_image_name(target)
     if not name or len(remedy.commands) != 1 or not remedy.commands[0].startswith("tfdoctor build"):
         return remedy
-    new_image = choose_image_name(name)
+    new_image = choose_image_name(name, is_rebuilt=True)
     return replace(
         remedy, commands=(f"{remedy.commands[0]} --tag {new_image}", f"tfdoctor verify {new_image}")
     )
@@ -271,11 +289,29 @@ def _convert_remedy(target: Target, remedy: Remedy, *, skip_partial_cuda: bool) 
     ):
         return [_rename_result(target, _end_with_check(target, remedy))]
     image, run_lines = target.image, _list_file_commands(remedy)
+    if image is not None and image.name and remedy.commands:
+        prefix = "tfdoctor check --python "
+        if all(line.startswith(f"{prefix}/") for line in remedy.commands):
+            pythons = [line.removeprefix(prefix) for line in remedy.commands]
+            return _make_python_remedies(target, image, remedy, pythons)
     if not remedy.steps and not (image is not None and image.name and run_lines):
         return [] if remedy.commands else [remedy]
     if image is None or not image.name:
         return _make_dockerfile_remedies(target, remedy, skip_partial_cuda=skip_partial_cuda)
     return _make_image_remedies(target, image, remedy, run_lines)
+
+
+def _make_python_remedies(
+    target: Target, image: TargetImage, remedy: Remedy, pythons: Sequence[str]
+) -> list[Remedy]:
+    """Return the remedies that use another Python of the image. `pythons` are the quoted paths."""
+    folder = shlex.split(pythons[0])[0].rpartition("/")[0]
+    first_on_path = Remedy(
+        f"{folder} has a Python with TensorFlow: put it first on PATH.",
+        steps=(PrependEntries("PATH", (folder,)),),
+    )
+    commands = tuple(f"tfdoctor verify {quote(image.name)} --python {python}" for python in pythons)
+    return [*_make_image_remedies(target, image, first_on_path, ()), replace(remedy, commands=commands)]
 
 
 def _list_file_commands(remedy: Remedy) -> tuple[str, ...]:

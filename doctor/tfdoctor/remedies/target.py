@@ -34,6 +34,8 @@ class TargetImage:
     """The option of `run` that gives the GPUs to a container."""
     user: str = ""
     """The user that runs in its containers; empty for root."""
+    planned_tensorflow: str = ""
+    """The TensorFlow version of the plan with which tfdoctor built the image; empty for other images."""
 
 
 @dataclass(frozen=True, slots=True)

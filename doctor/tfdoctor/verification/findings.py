@@ -143,7 +143,9 @@ def make_ended_early_finding(run: VerificationRun, error: ContainerEndedError) -
     if error.is_out_of_memory:
         return make_out_of_memory_finding(run, is_reported=True)
     image_name = run.image.name if run.image is not None else "IMAGE"
-    new_image_name = choose_image_name(image_name)
+    if run.foreign_architecture is not None:
+        return _make_foreign_architecture_finding(run, image_name, *run.foreign_architecture, error)
+    new_image_name = choose_image_name(image_name, is_rebuilt=True)
     verify_command = f"tfdoctor verify {new_image_name}"
     remedies = (
         Remedy(
@@ -162,6 +164,33 @@ def make_ended_early_finding(run: VerificationRun, error: ContainerEndedError) -
         "The image's Python does not start",
         "A container of it ended before its Python answered.",
         remedies,
+        (Evidence(f"the container of {image_name}", error.last_stderr_line or "it said nothing"),),
+    )
+
+
+def _make_foreign_architecture_finding(
+    run: VerificationRun,
+    image_name: str,
+    image_architecture: str,
+    architecture: str,
+    error: ContainerEndedError,
+) -> Finding:
+    """Return the finding for an image whose programs this machine cannot run."""
+    engine = run.image.engine_command if run.image is not None else "docker"
+    return make_finding(
+        Cause.PYTHON_UNUSABLE,
+        f"The image is for {image_architecture}, and this machine is {architecture}",
+        f"The kernel cannot run its programs (exec format error). Verify it on a machine with {image_architecture}.",
+        (
+            Remedy(
+                "If the registry has it for this machine, too, pull that one; if you build it, build it with this "
+                "platform.",
+                (
+                    f"{engine} pull --platform linux/{architecture} {quote(image_name)}",
+                    f"{engine} build --platform linux/{architecture} -t {choose_image_name(image_name)} .",
+                ),
+            ),
+        ),
         (Evidence(f"the container of {image_name}", error.last_stderr_line or "it said nothing"),),
     )
 

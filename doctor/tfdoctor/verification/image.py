@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import time
 from pathlib import PurePosixPath
@@ -18,8 +19,15 @@ from tfdoctor.images.engine.system import ContainerEndedError, ContainerSystem, 
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.remedies import engine as engine_advice
 from tfdoctor.remedies import engine_state
-from tfdoctor.remedies.target import TargetImage
-from tfdoctor.verification.findings import make_ended_early_finding, make_out_of_memory_finding
+from tfdoctor.remedies.engine import CAPABILITIES_VARIABLE, excludes_capability, make_capabilities_remedy
+from tfdoctor.remedies.image import adapt_image_finding
+from tfdoctor.remedies.target import TargetImage, build_target
+from tfdoctor.rules import prediction_differs
+from tfdoctor.verification.findings import (
+    make_ended_early_finding,
+    make_finding,
+    make_out_of_memory_finding,
+)
 from tfdoctor.verification.session import VerificationRun, complete_request, count_expected_gpus, ignore_stage
 from tfdoctor.verification.simulate.build import build_software_gpu
 from tfdoctor.verification.simulate.facts import RealGpuFilter
@@ -86,8 +94,15 @@ def verify_image(
         raise EngineError(msg, hint=f"{engine.name} pull {image}")
     verify_request = complete_request(verify_request)
     run = VerificationRun(
-        image, verify_request, on_stage, image=TargetImage(image, engine.name, "", image_info.user)
+        image,
+        verify_request,
+        on_stage,
+        image=TargetImage(
+            image, engine.name, "", image_info.user, _find_planned_tensorflow(image_info.labels)
+        ),
     )
+    if engine.architecture and image_info.architecture not in ("", engine.architecture):
+        run.foreign_architecture = (image_info.architecture, engine.architecture)
     if run.expected_count is None and host is not None:
         run.expected_count = count_expected_gpus(host, verify_request.gpus)
     started = time.monotonic()
@@ -98,8 +113,9 @@ def verify_image(
     if system is None:
         return run.make_result()
     run.gpu_option = access.run_options
-    run.image = target_image = TargetImage(
-        image, engine.name, access.run_options or get_gpu_option(engine), image_info.user
+    assert run.image is not None  # noqa: S101 - it was given above
+    run.image = target_image = dataclasses.replace(
+        run.image, gpu_option=access.run_options or get_gpu_option(engine)
     )
     try:
         with system:
@@ -124,13 +140,11 @@ def verify_image(
                 )
             if "runtime" in verify_request.stages:
                 _check_runtime(run, report.facts, access, startup_seconds, image_info.entrypoint)
+                if run.has_failed:
+                    _explain_missing_gpu(run, report.facts, compat, image_info.environment)
             run_stages(run, system, compat, report)
-            if run.has_failed and system.get_state().get("OOMKilled"):
-                run.cause = Cause.OOM
-                run.findings = [
-                    make_out_of_memory_finding(run, is_reported=True),
-                    *(finding for finding in run.findings if finding.cause is not Cause.OOM),
-                ]
+            if system.get_state().get("OOMKilled"):
+                _record_out_of_memory(run)
     except ContainerEndedError as error:
         _record_early_end(run, error, time.monotonic() - started)
     return run.make_result()
@@ -141,6 +155,54 @@ def _record_early_end(run: VerificationRun, error: ContainerEndedError, seconds:
     finding = make_ended_early_finding(run, error)
     run.findings.insert(0, finding)
     run.record_failure("runtime" if not run.stages else "import", finding.title, finding.cause, seconds)
+
+
+def _record_out_of_memory(run: VerificationRun) -> None:
+    """Add the finding for a container in which the kernel killed a process because of the memory limit.
+
+    If no stage failed, it was a probe, so that its prediction is incomplete and no difference from it is a fault.
+    """
+    finding = make_out_of_memory_finding(run, is_reported=True)
+    if run.has_failed:
+        run.cause = Cause.OOM
+    else:
+        finding = dataclasses.replace(finding, severity=Severity.WARNING)
+    omitted = (finding.code, prediction_differs.RULE.code)
+    run.findings = [finding, *(other for other in run.findings if other.code not in omitted)]
+
+
+def _find_planned_tensorflow(labels: Mapping[str, str]) -> str:
+    """Return the TensorFlow version in the label with tfdoctor's plan; "" if there is none."""
+    try:
+        plan = json.loads(labels.get("io.tfdoctor.plan", "{}"))
+    except (ValueError, RecursionError):
+        return ""
+    version = plan.get("tensorflow") if isinstance(plan, dict) else None
+    return version if isinstance(version, str) else ""
+
+
+def _explain_missing_gpu(
+    run: VerificationRun, facts: Facts, compat: Compat, environment: Mapping[str, str]
+) -> None:
+    """Add a finding if the request, or a variable of the image, is the reason why a container has no GPU.
+
+    `environment` has the image's own variables.
+    """
+    capabilities = environment.get(CAPABILITIES_VARIABLE)
+    if run.verify_request.gpus == "none":
+        title = "The container was started without GPUs, as asked"
+        explanation = "--gpus none gives it none. The host's driver was not asked."
+        evidence = Evidence("--gpus", "none")
+        remedy = Remedy("Give it GPUs.", (run.build_command(gpus=False),))
+    elif capabilities is not None and excludes_capability(capabilities, "compute"):
+        title = f"The image's {CAPABILITIES_VARIABLE} keeps the driver's libcuda outside"
+        explanation = f"It is {capabilities!r}: without `compute` a container gets no libcuda.so.1."
+        evidence = Evidence(f"ENV {CAPABILITIES_VARIABLE}", capabilities)
+        remedy = make_capabilities_remedy(build_target(facts, compat, run.image))
+    else:
+        return
+    finding = make_finding(Cause.CONTAINER_NO_GPU, title, explanation, (remedy,), (evidence,))
+    run.findings.append(adapt_image_finding(build_target(facts, compat, run.image), finding))
 
 
 def get_gpu_option(engine: ContainerEngine) -> str:

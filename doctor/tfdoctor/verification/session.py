@@ -133,6 +133,8 @@ class VerificationRun:
         """The result of the probes and rules."""
         self.gpu_option = ""
         """The engine's option that gave the container its GPUs; "" if there is none."""
+        self.foreign_architecture: tuple[str, str] | None = None
+        """The architectures of the image and of the engine if they differ; None if they do not."""
         self.other_libcuda: str | None = None
         """Path of another libcuda.so.1 that the loader finds before the stand-in; None if there is none."""
         self.build_software_gpu: Callable[[LibrarySet, tuple[int, ...] | None], str] | None = None
@@ -264,9 +266,8 @@ class VerificationRun:
             if self.computed_count:
                 return f"TensorFlow sees {gpu_text} {card_note} and computes on {'it' if count == 1 else 'them'} in software"
             return f"TensorFlow lists {gpu_text} {card_note}; nothing was computed"
-        if self.verify_request.device != "GPU":
-            return (
-                f"TensorFlow computes correctly on {count} {self.verify_request.device}{'s' * (count != 1)}"
-            )
-        verb = "lists" if self.computed_count is None else "sees and computes on"
-        return f"TensorFlow {verb} {count} GPU{'s' * (count != 1)}"
+        devices = f"{count} {self.verify_request.device}{'s' * (count != 1)}"
+        if self.computed_count is None:
+            return f"TensorFlow lists {devices}; nothing was computed"
+        verb = "sees and computes on" if self.verify_request.device == "GPU" else "computes correctly on"
+        return f"TensorFlow {verb} {devices}"

@@ -9,7 +9,9 @@ from tfdoctor.core import versions
 from tfdoctor.core.facts import value_of
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.prediction.build import describe_build
-from tfdoctor.prediction.fit.constraints import find_exceeded_capability
+from tfdoctor.prediction.fit.constraints import Assessment, check_gpus_and_driver, check_ngc_image
+from tfdoctor.prediction.fit.models import Host
+from tfdoctor.prediction.library_versions import find_cuda_version, find_cudnn_version
 from tfdoctor.verification import software
 from tfdoctor.verification.findings import make_finding
 from tfdoctor.verification.simulate.kernels import read_gpu_code
@@ -21,11 +23,18 @@ if TYPE_CHECKING:
     from tfdoctor.core.facts import Facts, PythonFacts, TensorFlowFacts
     from tfdoctor.core.findings import Report
     from tfdoctor.prediction.build import Build
+    from tfdoctor.prediction.fit.models import Reason
     from tfdoctor.system import System
     from tfdoctor.verification.session import VerificationRun
     from tfdoctor.verification.simulate.request import SimulatedGpus
 
-__all__ = ["COMPUTING_STAGES", "can_list_gpus", "check_kernels", "check_simulated_driver"]
+__all__ = [
+    "COMPUTING_STAGES",
+    "can_list_gpus",
+    "check_kernels",
+    "check_simulated_driver",
+    "list_rejection_reasons",
+]
 
 CODE_CAUSES = (Cause.DRIVER_TOO_OLD, Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD)
 """Causes that depend only on the release's GPU code, the GPU and the driver, so that simulations can show them."""
@@ -99,14 +108,60 @@ def check_kernels(
                 for capability in dict.fromkeys(card.capability for card in simulated.visible_cards)
             ]
             description = _check_binaries(run, simulated, build, report, coverages, compat)
-            if description is not None:
+            if description is not None and not _is_rejected(run, simulated, build, report, compat):
                 run.simulation_results = (f"there is {description}",)
                 software.run_computing_stages(run, system, python, build, gpu_code, description)
+            return
+        if _is_rejected(run, simulated, build, report, compat):
             return
         _check_by_rules(run, report, gpu_code.failure_reason)
     for name in ("cudnn", "nccl"):
         if not run.has_failed:
             run.record_stage(name, "skipped", NOT_SIMULATED)
+
+
+def list_rejection_reasons(
+    simulated: SimulatedGpus, build: Build, facts: Facts, compat: Compat
+) -> tuple[Reason, ...]:
+    """Return why the planner does not offer this TensorFlow, with the CUDA that it loads, for the simulated GPUs.
+
+    The result is empty if nothing is known against it, or if the tables do not have this build.
+    """
+    assessment = Assessment()
+    host = Host(cards=simulated.cards, driver=simulated.driver)
+    _, is_nvidia_build, nvidia_version = (build.version or "").partition("+nv")
+    if is_nvidia_build:
+        for image in compat.images.ngc_images:
+            if image.tag.partition("-")[0] == nvidia_version:
+                check_ngc_image(assessment, compat, image, host)
+                break
+    elif build.release is not None and build.is_exact_release:
+        cuda = find_cuda_version(facts) or build.release.cuda
+        cudnn = find_cudnn_version(facts)
+        if cuda is not None:
+            check_gpus_and_driver(
+                assessment,
+                compat,
+                build.release,
+                host,
+                cuda,
+                cudnn.version if cudnn is not None else build.release.cudnn,
+            )
+    return tuple(assessment.reasons)
+
+
+def _is_rejected(
+    run: VerificationRun, simulated: SimulatedGpus, build: Build, report: Report, compat: Compat
+) -> bool:
+    """Return whether the planner rejects this TensorFlow, and record that as the failure of the stage `compute`."""
+    reasons = list_rejection_reasons(simulated, build, report.facts, compat)
+    if not reasons:
+        return False
+    reason = reasons[0]
+    run.record_failure("compute", reason.text, reason.cause)
+    if not any(f.severity is Severity.ERROR and f.cause is reason.cause for f in report.findings):
+        run.findings.append(_make_rejection_finding(simulated, build, reason))
+    return True
 
 
 def _check_binaries(
@@ -166,30 +221,7 @@ def _check_binaries(
         if all(finding.cause is not Cause.DRIVER_TOO_OLD for finding in report.findings):
             run.findings.append(_make_uncompilable_ptx_finding(simulated, cuda, ptx_item))
         return None
-    return None if _fails_by_libraries(run, build, report, coverages, compat) else description
-
-
-def _fails_by_libraries(
-    run: VerificationRun, build: Build, report: Report, coverages: list[Coverage], compat: Compat
-) -> bool:
-    """Return whether CUDA's libraries have no code for a GPU, and record that as the failure of the stage `compute`.
-
-    PTX in TensorFlow's own kernels does not help: the libraries are not compiled at first use.
-    """
-    cuda = build.release.cuda if build.release is not None else None
-    for coverage in coverages:
-        newest = find_exceeded_capability(compat, cuda, coverage.capability) if cuda is not None else None
-        if newest is not None:
-            limit = f"the libraries of CUDA {cuda} end at compute capability {newest}"
-            run.record_failure(
-                "compute",
-                f"{limit}: cuBLAS and cuDNN have no code for {coverage.capability}",
-                Cause.GPU_TOO_NEW,
-            )
-            if all(finding.cause is not Cause.GPU_TOO_NEW for finding in report.findings):
-                run.findings.append(_make_library_limit_finding(build, coverage, limit))
-            return True
-    return False
+    return description
 
 
 def _check_by_rules(run: VerificationRun, report: Report, reason: str) -> None:
@@ -243,16 +275,15 @@ def _make_missing_code_finding(build: Build, uncovered: Coverage, cause: Cause) 
     )
 
 
-def _make_library_limit_finding(build: Build, coverage: Coverage, limit: str) -> Finding:
+def _make_rejection_finding(simulated: SimulatedGpus, build: Build, reason: Reason) -> Finding:
+    options = Host(cards=simulated.cards, driver=simulated.driver).options
     return make_finding(
-        Cause.GPU_TOO_NEW,
-        f"The CUDA of TensorFlow {build.version} has no code for compute capability {coverage.capability}",
-        f"{limit[0].upper()}{limit[1:]}. TensorFlow registers the card, and what needs cuBLAS or cuDNN fails.",
-        (
-            Remedy(
-                "See which releases have a CUDA for it.", (f"tfdoctor recommend --gpu {coverage.capability}",)
-            ),
-        ),
+        reason.cause,
+        f"TensorFlow {build.version} with these libraries is not for such a machine",
+        f"{reason.text[0].upper()}{reason.text[1:]}. TensorFlow may register the card, and operations fail: "
+        "`tfdoctor recommend` does not offer this release for it.",
+        (Remedy("See which releases work there.", (" ".join(["tfdoctor recommend", *options]),)),),
+        (Evidence("the tables", reason.source),),
     )
 
 

@@ -91,6 +91,8 @@ class ContainerEngine:
     is_rootless: bool
     """Whether the engine runs without root."""
     supports_cdi: bool
+    architecture: str = ""
+    """The architecture of its machine as images name it, such as `amd64`; empty if unknown."""
     """Whether the engine accepts CDI devices, as far as it reports that."""
 
     def find_image(self, reference: str) -> Image | None:
@@ -272,6 +274,7 @@ def _describe_engine(client: DockerClient, url: str) -> ContainerEngine:
         default_runtime=clean_line(str(info.get("DefaultRuntime") or ""), limit=80),
         is_rootless=any("rootless" in str(option) for option in info.get("SecurityOptions") or ()),
         supports_cdi=is_podman or (api >= FIRST_CDI_API and bool(info.get("CDISpecDirs"))),
+        architecture=clean_line(str(version.get("Arch") or ""), limit=40),
     )
 
 

@@ -155,14 +155,16 @@ def find_gpu_reasons(compat: Compat, release: Release, host: Host) -> tuple[Reas
     """
     cuda_set, wheels_assessment = compat.cuda_sets.find_for_release(release.version), Assessment()
     if cuda_set is not None:
-        constraints.check_gpus(wheels_assessment, compat, release, host, cuda_set.cuda, cuda_set.cudnn)
-        constraints.check_driver(wheels_assessment, compat, release, host, cuda_set.cuda)
+        constraints.check_gpus_and_driver(
+            wheels_assessment, compat, release, host, cuda_set.cuda, cuda_set.cudnn
+        )
         if not wheels_assessment.reasons:
             return ()
     build_assessment = Assessment()
     if release.cuda is not None:
-        constraints.check_gpus(build_assessment, compat, release, host, release.cuda, release.cudnn)
-        constraints.check_driver(build_assessment, compat, release, host, release.cuda)
+        constraints.check_gpus_and_driver(
+            build_assessment, compat, release, host, release.cuda, release.cudnn
+        )
     return tuple(
         wheels_assessment.reasons
         if build_assessment.reasons and cuda_set is not None
@@ -184,8 +186,7 @@ def fit_environment(
     check_python(assessment, compat, release, python, locked=wheels)
     if not wheels:
         if release.cuda is not None:
-            constraints.check_gpus(assessment, compat, release, host, release.cuda, release.cudnn)
-            constraints.check_driver(assessment, compat, release, host, release.cuda)
+            constraints.check_gpus_and_driver(assessment, compat, release, host, release.cuda, release.cudnn)
         return _build_fit(assessment, release, python, None)
     cuda_set = check_wheels(assessment, compat, release, host)
     cudnn_range = compat.find_cudnn_range(cuda_set.cudnn) if cuda_set is not None else None
@@ -296,8 +297,7 @@ def check_wheels(assessment: Assessment, compat: Compat, release: Release, host:
             constraints.format_release_source(release),
         )
         return None
-    constraints.check_gpus(assessment, compat, release, host, cuda_set.cuda, cuda_set.cudnn)
-    constraints.check_driver(assessment, compat, release, host, cuda_set.cuda)
+    constraints.check_gpus_and_driver(assessment, compat, release, host, cuda_set.cuda, cuda_set.cudnn)
     return cuda_set
 
 

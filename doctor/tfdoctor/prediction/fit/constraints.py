@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Assessment",
-    "check_driver",
-    "check_gpus",
+    "check_gpus_and_driver",
     "check_machine",
     "check_ngc_image",
     "check_release",
@@ -111,20 +110,24 @@ def check_machine(assessment: Assessment, release: Release, host: Host, *, conta
 # ---------------------------------------------------------------- GPUs
 
 
-def check_gpus(
+def check_gpus_and_driver(
     assessment: Assessment, compat: Compat, release: Release, host: Host, cuda: str, cudnn: str | None
 ) -> None:
-    """Add the reasons and caveats if the wheel's code, CUDA or cuDNN does not support the host's GPUs."""
+    """Add the reasons and caveats if a release with this CUDA and cuDNN does not suit the GPUs or the driver.
+
+    The planner and `verify --simulate` both decide with this function, so that their answers agree.
+    """
     reasons, caveats = _collect_gpu_results(compat, release, host.cards, cuda, cudnn)
     assessment.reasons += reasons
     assessment.caveats += caveats
+    _check_driver(assessment, compat, release, host, cuda)
 
 
 @lru_cache(maxsize=4096)
 def _collect_gpu_results(
     compat: Compat, release: Release, gpus: tuple[HostGpu, ...], cuda: str, cudnn: str | None
 ) -> tuple[tuple[Reason, ...], tuple[Caveat, ...]]:
-    """Return the reasons and caveats that `check_gpus` adds; cached, because hosts and releases repeat."""
+    """Return the reasons and caveats about the GPUs; cached, because hosts and releases repeat."""
     assessment = Assessment()
     if not gpus:
         _warn_about_newest_gpus(assessment, compat, cuda)
@@ -326,7 +329,7 @@ def check_ngc_image(assessment: Assessment, compat: Compat, image: NgcImage, hos
 # ---------------------------------------------------------------- driver
 
 
-def check_driver(assessment: Assessment, compat: Compat, release: Release, host: Host, cuda: str) -> None:
+def _check_driver(assessment: Assessment, compat: Compat, release: Release, host: Host, cuda: str) -> None:
     """Add the reasons and caveats if the host's driver does not support a CUDA version or the GPUs.
 
     The last driver branch that supports a GPU must also be new enough for the CUDA version.

@@ -50,9 +50,12 @@ def find_newest_driver(compat: Compat, driver: str, platform: Platform = "linux"
 
 
 def list_known_drivers(compat: Compat, platform: Platform = "linux") -> list[str]:
-    """Return the drivers in the table of CUDA releases, newest first."""
+    """Return the drivers in the tables of CUDA releases and their minimum drivers, newest first."""
     drivers = {
-        release.windows if platform == "windows" else release.linux for release in compat.cuda_releases
+        driver
+        for release in compat.cuda_releases
+        for minimum in [compat.find_driver_minimum(release.version, platform)]
+        for driver in (minimum.toolkit_driver, minimum.minimum)
     }
     return sorted(filter(None, drivers), key=versions.parse_numbers, reverse=True)
 
