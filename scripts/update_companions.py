@@ -57,8 +57,11 @@ KERAS_VERSIONS = (
     "3.10.0",
 )
 """Versions of Keras that are tried with every release from 2.6 on, beside the oldest and the newest."""
-UNRELATED = re.compile(r"nvidia-|tensorflow|tf-nightly|libclang|pip\b|wheel\b|setuptools-scm")
-"""Distributions that no import of TensorFlow loads."""
+UNRELATED = re.compile(
+    r"nvidia-|tensorflow|tf-nightly|libclang$|pip$|wheel$|tensorboard|google-auth|oauthlib|requests-oauthlib|pyasn1|"
+    r"cffi$|cryptography$|pycparser$|markdown$|markupsafe$|werkzeug$|zipp$|importlib-metadata$"
+)
+"""Distributions that the import does not load: NVIDIA's, and what only the server of TensorBoard needs."""
 IMPORT_TIMEOUT_S = 300
 IMPORT = """
 import os, sys

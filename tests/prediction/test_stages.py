@@ -175,6 +175,58 @@ def test_first_failing_stage_decides(
     assert (prediction.gpu_count is None) is (registered is None)
 
 
+LATE = Unknown("no time was left", "the look")
+
+
+def with_silent_driver(facts: Facts) -> Facts:
+    return with_driver(facts, cuda=LATE)
+
+
+@pytest.mark.parametrize(
+    ("facts", "cause", "import_ok"),
+    [
+        (replace(with_loader(healthy(), CUDNN), rehearsal=LATE), Cause.CUDNN_MISSING, None),
+        (with_silent_driver(with_loader(healthy(), CUDNN)), Cause.CUDNN_MISSING, True),
+        (with_silent_driver(with_environment(healthy(), CUDA_VISIBLE_DEVICES="-1")), Cause.HIDDEN_BY_ENV, True),
+        (with_silent_driver(with_environment(healthy(), CUDA_VISIBLE_DEVICES="")), Cause.HIDDEN_BY_ENV, True),
+        (with_silent_driver(with_environment(healthy(), TF_ENABLED_DEVICE_TYPES="CPU")), Cause.HIDDEN_BY_ENV, True),
+        (replace(with_devices(make_device("3.4")), rehearsal=LATE), Cause.GPU_TOO_OLD, None),
+        (replace(with_nvml(init=9), rehearsal=LATE), Cause.NVML_MISSING, None),
+        (replace(with_environment(healthy(), TF_XLA_FLAGS="--tf_xla_no"), rehearsal=LATE), Cause.HIDDEN_BY_ENV, None),
+        (replace(with_devices(), rehearsal=LATE, loader=LATE), Cause.NO_DEVICE, None),
+        (replace(with_devices(), tensorflow=LATE, loader=LATE), Cause.NO_DEVICE, None),
+        (replace(cpu_only("2.18.1"), rehearsal=LATE, loader=LATE), Cause.CPU_ONLY_BUILD, None),
+    ],
+)  # fmt: skip
+def test_decisive_fact_is_not_lost(facts: Facts, cause: Cause, import_ok: bool | None) -> None:
+    prediction = predict(facts, COMPAT)
+    assert (prediction.gpu_registered, prediction.gpu_count) == (False, 0)
+    assert (prediction.cause, prediction.import_ok) == (cause, import_ok)
+
+
+def test_variable_that_hides_all_devices_is_reported_if_the_driver_is_silent() -> None:
+    facts = with_silent_driver(with_environment(healthy(), CUDA_VISIBLE_DEVICES="-1"))
+    problem = finding(hidden_by_env.RULE, facts)
+    assert "CUDA_VISIBLE_DEVICES" in problem.title
+    assert problem.remedies[0].commands[0] == "unset CUDA_VISIBLE_DEVICES"
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        replace(healthy(), rehearsal=LATE),
+        replace(healthy(), loader=LATE),
+        replace(healthy(), tensorflow=LATE),
+        with_silent_driver(healthy()),
+        with_silent_driver(with_environment(healthy(), CUDA_VISIBLE_DEVICES="0,-1")),
+    ],
+)
+def test_late_fact_alone_leaves_the_prediction_open(facts: Facts) -> None:
+    prediction = predict(facts, COMPAT)
+    assert (prediction.gpu_registered, prediction.gpu_count, prediction.cause) == (None, None, None)
+    assert "no time was left" in prediction.reasons[-1]
+
+
 @pytest.mark.parametrize(
     ("devices", "setting", "count"),
     [

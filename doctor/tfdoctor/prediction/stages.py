@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.compat import Compat
-    from tfdoctor.core.facts import CudaDevice, Facts
+    from tfdoctor.core.facts import CudaDevice, Facts, TensorFlowFacts
 
 DEFAULT_MIN_MULTIPROCESSORS = 8
 """Default of TF_MIN_GPU_MULTIPROCESSOR_COUNT. If all GPUs have fewer multiprocessors, the largest number applies."""
@@ -81,90 +81,93 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
         )
     tensorflow = value_of(facts.tensorflow)
     if tensorflow is None:
-        return Prediction(
-            gpu_registered=None,
-            gpu_count=None,
-            missing_libraries=(),
-            cause=None,
-            import_ok=None,
-            reasons=(f"TensorFlow could not be examined: {_get_reason(facts.tensorflow)}",),
-        )
+        reason = f"TensorFlow could not be examined: {_get_reason(facts.tensorflow)}"
+        driver_failure = _find_driver_failure(facts)
+        if driver_failure is not None:
+            cause, driver_reason = driver_failure
+            return _make_prediction(False, cause, (reason, driver_reason), import_ok=None)
+        return _make_prediction(None, None, (reason,), import_ok=None)
     build = describe_build(tensorflow, compat)
-    missing = list_missing_libraries(facts, build)
-    reasons: list[str] = []
-
-    def predict_no_gpu(cause: Cause, reason: str, import_ok: bool | None = True) -> Prediction:
-        return Prediction(
-            gpu_registered=False,
-            gpu_count=0,
-            missing_libraries=missing,
-            cause=cause,
-            import_ok=import_ok,
-            reasons=(*reasons, reason),
-        )
-
-    def predict_unknown(reason: str, import_ok: bool | None = True) -> Prediction:
-        return Prediction(
-            gpu_registered=None,
-            gpu_count=None,
-            missing_libraries=missing,
-            cause=None,
-            import_ok=import_ok,
-            reasons=(*reasons, reason),
-        )
-
     if build.is_rocm:
-        return predict_unknown(
-            "This is a ROCm build, for AMD GPUs: what its loader needs is not modelled.", None
-        )
+        reason = "This is a ROCm build, for AMD GPUs: what its loader needs is not modelled."
+        missing = list_missing_libraries(facts, build)
+        return _make_prediction(None, None, (reason,), import_ok=None, missing=missing)
     failure = find_import_failure(facts, tensorflow, build, compat)
     if failure is not None:
         cause, reason = failure
-        return predict_no_gpu(cause, reason, import_ok=False)
+        missing = list_missing_libraries(facts, build)
+        return _make_prediction(False, cause, (reason,), import_ok=False, missing=missing)
+    return _run_gpu_stages(facts, tensorflow, build, compat)
+
+
+def _make_prediction(
+    registered: bool | None,
+    cause: Cause | None,
+    reasons: tuple[str, ...],
+    *,
+    import_ok: bool | None,
+    missing: tuple[str, ...] = (),
+) -> Prediction:
+    """Return a prediction without a GPU: `registered` is False, or None if it is unknown."""
+    return Prediction(
+        gpu_registered=registered,
+        gpu_count=0 if registered is False else None,
+        missing_libraries=missing,
+        cause=cause,
+        import_ok=import_ok,
+        reasons=reasons,
+    )
+
+
+def _run_gpu_stages(facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat) -> Prediction:
+    """Return the prediction for a TensorFlow of which no reason is known why its import fails.
+
+    A stage that could not be examined adds a doubt. If a later stage fails, that decides nevertheless.
+    """
+    missing = list_missing_libraries(facts, build)
+    reasons: list[str] = []
+    doubts: list[str] = []
+    import_doubt = explain_unknown_import(facts, tensorflow, compat)
+    import_ok = None if import_doubt else True
+
+    def predict_no_gpu(cause: Cause, reason: str) -> Prediction:
+        return _make_prediction(
+            False, cause, (*doubts, *reasons, reason), import_ok=import_ok, missing=missing
+        )
+
     if build.has_gpu_code is False:
-        return predict_no_gpu(
-            _get_cpu_cause(facts, build),
-            "This build of TensorFlow has no GPU code.",
-            import_ok=not explain_unknown_import(facts, tensorflow, compat) or None,
-        )
-    unknown_reason = explain_unknown_import(facts, tensorflow, compat)
-    if unknown_reason:
-        return predict_unknown(unknown_reason, None)
-    reasons.append("import tensorflow: no problems found.")
-    unknown_flags_reason = explain_unknown_xla_flag(build, facts.environment.variables, compat)
+        return predict_no_gpu(_get_cpu_cause(facts, build), "This build of TensorFlow has no GPU code.")
+    if import_doubt:
+        doubts.append(import_doubt)
+    else:
+        reasons.append("import tensorflow: no problems found.")
+    variables = facts.environment.variables
+    unknown_flags_reason = explain_unknown_xla_flag(build, variables, compat)
     if unknown_flags_reason:
-        return Prediction(
-            gpu_registered=False,
-            gpu_count=0,
-            missing_libraries=(),
-            cause=Cause.HIDDEN_BY_ENV,
-            import_ok=True,
-            reasons=(*reasons, unknown_flags_reason),
-        )
-    if build.has_gpu_code is None or not build.required_libraries:
-        return predict_unknown("What this build needs of CUDA could not be determined from its files.")
+        missing = ()
+        return predict_no_gpu(Cause.HIDDEN_BY_ENV, unknown_flags_reason)
+    knows_libraries = build.has_gpu_code is not None and bool(build.required_libraries)
+    if not knows_libraries:
+        doubts.append("What this build needs of CUDA could not be determined from its files.")
     loader = value_of(facts.loader)
     if loader is None:
-        return predict_unknown(f"The loader could not be followed: {_get_reason(facts.loader)}")
+        doubts.append(f"The loader could not be followed: {_get_reason(facts.loader)}")
 
-    libcuda = loader.find_resolution("libcuda.so.1")
-    if libcuda is not None and not libcuda.ok:
-        return predict_no_gpu(
-            find_missing_driver_cause(facts, libcuda), f"libcuda.so.1 does not open: {libcuda.error}"
-        )
+    driver_failure = _find_driver_failure(facts)
+    if driver_failure is not None:
+        return predict_no_gpu(*driver_failure)
     driver = value_of(facts.driver.cuda)
     if driver is None:
-        return predict_unknown(f"The driver did not answer: {_get_reason(facts.driver.cuda)}")
-    driver_result = predict_driver_stage(facts, driver)
-    if isinstance(driver_result, tuple):
-        cause, reason = driver_result
-        return predict_no_gpu(cause, reason)
-    if driver_result is None:
-        return predict_unknown("The driver gave no usable answer.")
-    reasons.append(f"The driver shows {driver_result} device{'s' * (driver_result != 1)}.")
+        doubts.append(f"The driver did not answer: {_get_reason(facts.driver.cuda)}")
+    elif driver.count is None:
+        doubts.append("The driver gave no usable answer.")
+    else:
+        reasons.append(f"The driver shows {driver.count} device{'s' * (driver.count != 1)}.")
 
     nvml_library = (
-        loader.find_resolution("libnvidia-ml.so.1") if "libnvidia-ml.so.1" in build.driver_libraries else None
+        loader.find_resolution("libnvidia-ml.so.1")
+        if loader is not None and "libnvidia-ml.so.1" in build.driver_libraries
+        else None
     )
     if nvml_library is not None and not nvml_library.ok:
         return predict_no_gpu(Cause.NVML_MISSING, f"libnvidia-ml.so.1 does not open: {nvml_library.error}")
@@ -176,31 +179,34 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
         return predict_no_gpu(
             cause, f"nvmlInit fails: {nvml_facts.init_error or 'unknown error'} ({nvml_facts.init})."
         )
-    if missing:
+    if missing and loader is not None and knows_libraries:
         return predict_no_gpu(
             choose_libraries_cause(facts, build), f"The loader cannot give it {', '.join(missing)}."
         )
-    reasons.append("The loader gives it every library.")
+    if loader is not None:
+        reasons.append("The loader gives it every library.")
 
-    variables = facts.environment.variables
     disabled_types_reason = explain_disabled_device_types(build, variables)
     if disabled_types_reason:
         return predict_no_gpu(Cause.HIDDEN_BY_ENV, disabled_types_reason)
-    attribute_errors = [
-        device.attribute_error for device in driver.devices if device.attribute_error is not None
-    ]
+    devices = driver.devices if driver is not None else ()
+    attribute_errors = [device.attribute_error for device in devices if device.attribute_error is not None]
     if attribute_errors and build.has_trait("attributes-queried"):
         return predict_no_gpu(
             Cause.DRIVER_INIT_UNKNOWN,
             f"The driver's attributes cannot be queried (error {attribute_errors[0]}).",
         )
-    usable_devices = select_registered_devices(driver.devices, build, variables)
-    if not usable_devices and select_registered_devices(driver.devices, build, {}):
-        return predict_no_gpu(Cause.HIDDEN_BY_ENV, "TF_MIN_GPU_MULTIPROCESSOR_COUNT leaves every device out.")
-    if not usable_devices:
+    usable_devices = select_registered_devices(devices, build, variables)
+    if driver is not None and driver.count is not None and not usable_devices:
+        if select_registered_devices(devices, build, {}):
+            return predict_no_gpu(
+                Cause.HIDDEN_BY_ENV, "TF_MIN_GPU_MULTIPROCESSOR_COUNT leaves every device out."
+            )
         return predict_no_gpu(
             Cause.GPU_TOO_OLD, f"No device has compute capability {build.min_capability} or higher."
         )
+    if doubts:
+        return _make_prediction(None, None, (*reasons, doubts[0]), import_ok=import_ok, missing=missing)
     return Prediction(
         gpu_registered=True,
         gpu_count=len(usable_devices),
@@ -209,6 +215,21 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
         import_ok=True,
         reasons=tuple(reasons),
     )
+
+
+def _find_driver_failure(facts: Facts) -> tuple[Cause, str] | None:
+    """Return why the driver shows TensorFlow no device, as (cause, sentence); None if it shows one or is unknown."""
+    loader, driver = value_of(facts.loader), value_of(facts.driver.cuda)
+    libcuda = loader.find_resolution("libcuda.so.1") if loader is not None else None
+    if libcuda is not None and not libcuda.ok:
+        return find_missing_driver_cause(facts, libcuda), f"libcuda.so.1 does not open: {libcuda.error}"
+    if driver is None:
+        # Without an answer of the driver, the variable alone decides if its first entry is no device.
+        first_entry = facts.environment.variables.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0].strip()
+        hides_all = first_entry in ("", "NoDevFiles") or first_entry.startswith("-")
+        return (Cause.HIDDEN_BY_ENV, "CUDA_VISIBLE_DEVICES hides every device.") if hides_all else None
+    result = predict_driver_stage(facts, driver)
+    return result if isinstance(result, tuple) else None
 
 
 def _explain_missing_tensorflow(facts: Facts) -> tuple[Cause, str] | None:

@@ -83,6 +83,11 @@ def check(context: RuleContext) -> Result:
     if VISIBLE_DEVICES_VARIABLE not in variables:
         return NotApplicable(f"{VISIBLE_DEVICES_VARIABLE} is not set")
     unmet_result = prerequisites.require_driver_result(context)
+    if unmet_result is not None and context.prediction.cause is Cause.HIDDEN_BY_ENV:
+        value = variables[VISIBLE_DEVICES_VARIABLE]
+        problem = f"{VISIBLE_DEVICES_VARIABLE} is {value!r}: {_explain_value(value, ())}."
+        title = _build_title(context, value)
+        return [_build_variable_finding(context, VISIBLE_DEVICES_VARIABLE, problem, "", title)]
     if unmet_result is not None:
         return unmet_result
     driver_result = value_of(driver.cuda)
