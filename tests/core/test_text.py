@@ -11,7 +11,7 @@ import pytest
 
 import tfdoctor
 from tfdoctor.core import text
-from tfdoctor.core.causes.steps import RemoveEntries, remove_entries
+from tfdoctor.core.causes.steps import RemoveEntries
 from tfdoctor.core.text import clean_line, make_lazy_pattern, split_path_list, strip_credentials
 
 
@@ -75,7 +75,8 @@ def test_all_lazy_patterns_are_valid() -> None:
 )
 def test_entries_of_a_path_list(name: str, value: str, entries: list[str]) -> None:
     assert split_path_list(name, value) == entries
-    assert remove_entries(RemoveEntries(name, tuple(entries[:1])), value) == tuple(entries[1:])
+    step = RemoveEntries(name, tuple(entries[:1]))
+    assert step.list_remaining({name: value}) == tuple(entries[1:])
 
 
 @pytest.mark.parametrize(

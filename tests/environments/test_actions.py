@@ -137,7 +137,10 @@ def test_steps_as_text(env: Environment, monkeypatch: pytest.MonkeyPatch) -> Non
     assert format_steps((Install(("a",), force_reinstall=True),), env, None)[0].endswith(
         "install --force-reinstall a"
     )
-    assert format_steps((RemovePath("/a b"), RemovePath("/a/*")), env, None) == ("rm -r '/a b'", "rm -r /a/*")
+    assert format_steps((RemovePath("/a b"), RemovePath("/a/*")), env, None) == (
+        "rm -rf '/a b'",
+        "rm -rf /a/*",
+    )
     assert format_steps((CommentOutLine("/x", 3, "  import y "),), env, None) == (
         "- import y  # in /x, line 3",
     )

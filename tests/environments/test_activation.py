@@ -18,8 +18,8 @@ from tfdoctor.core.causes.steps import (
     RemoveEntries,
     RenameVariable,
     SetVariable,
-    ShellStep,
     UnsetVariable,
+    VariableStep,
 )
 from tfdoctor.environments.activation import (
     BLOCK_BEGIN,
@@ -27,7 +27,6 @@ from tfdoctor.environments.activation import (
     detect_activation_kind,
     edit_script,
     list_editable_scripts,
-    list_unsatisfied_steps,
     read_activated_variables,
     update_block,
 )
@@ -77,7 +76,7 @@ def source_text(shell: str, text: str, folder: Path, **variables: str) -> dict[s
     return dict(json.loads(done.stdout))
 
 
-def block(shell: str, *steps: ShellStep) -> str:
+def block(shell: str, *steps: VariableStep) -> str:
     """Return the block that `fix` adds to the script of a shell."""
     return update_block("", SHELLS[shell], steps)
 
@@ -139,7 +138,7 @@ def test_only_hostile_entries_are_removed(shell: str, tmp_path: Path) -> None:
         value = f"{entry}:{other_entries}:{entry}:{entry}:/2:{entry}/"
         after = source_text(shell, block(shell, RemoveEntries(NAME, (entry,))), tmp_path, **{NAME: value})
         assert after[NAME] == f"{other_entries}:/2", entry
-        assert list_unsatisfied_steps((RemoveEntries(NAME, (entry,)),), after) == ()
+        assert RemoveEntries(NAME, (entry,)).is_satisfied(after)
 
 
 @pytest.mark.parametrize("shell", list_available_shells())
@@ -163,10 +162,10 @@ def test_trailing_slash_of_an_entry_does_not_matter(shell: str, tmp_path: Path) 
 )
 def test_empty_entry_is_the_working_folder(shell: str, value: str, expected: str, tmp_path: Path) -> None:
     step = RemoveEntries("LD_LIBRARY_PATH", ("./",))
-    assert list_unsatisfied_steps((step,), {step.name: value}) == (step,)
+    assert not step.is_satisfied({step.name: value})
     after = source_text(shell, block(shell, step), tmp_path, **{step.name: value})
     assert after[step.name] == expected
-    assert list_unsatisfied_steps((step,), after) == ()
+    assert step.is_satisfied(after)
 
 
 @pytest.mark.parametrize("shell", list_available_shells())
@@ -175,7 +174,7 @@ def test_variables_are_unset_and_renamed(shell: str, tmp_path: Path) -> None:
     after = source_text(shell, block(shell, *steps), tmp_path, GONE="1", WRONG='$(touch broken) it\'s "5"')
     assert ("GONE" in after, "WRONG" in after) == (False, False)
     assert after["RIGHT"] == '$(touch broken) it\'s "5"'
-    assert list_unsatisfied_steps(steps, after) == ()
+    assert all(step.is_satisfied(after) for step in steps)
     after = source_text(shell, block(shell, *steps), tmp_path, RIGHT="kept")
     assert after["RIGHT"] == "kept"
     assert "GONE" not in after
@@ -247,7 +246,7 @@ EDITS = (
 
 
 @pytest.mark.parametrize(("line", "step", "expected"), EDITS, ids=[line for line, _, _ in EDITS])
-def test_line_of_a_script_is_edited(line: str, step: ShellStep, expected: str | None) -> None:
+def test_line_of_a_script_is_edited(line: str, step: VariableStep, expected: str | None) -> None:
     if expected is None:
         text = line.lstrip()
         expected = line[: len(line) - len(text)] + COMMENTED_OUT.format(text)

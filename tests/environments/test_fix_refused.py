@@ -10,7 +10,7 @@ import pytest
 
 from environments.fake import Fake, difference, list_tree, make, needs_compiler, needs_uv
 from tfdoctor.compat import Compat
-from tfdoctor.core.causes.steps import SHELL_STEPS
+from tfdoctor.core.causes.steps import VariableStep
 from tfdoctor.environments.fix import FixRequest, plan_fix
 from tfdoctor.environments.folder import find_outward_links
 from tfdoctor.system import LiveSystem
@@ -111,5 +111,7 @@ def test_variable_of_a_kernel_is_left_to_its_kernel_json(make_env: Callable[...,
     unfixed = next(item.finding for item in result.unfixed_findings if item.finding.code == "TFD601")
     assert str(kernel) in unfixed.title
     assert f'In {kernel}, below "env": take "CUDA_VISIBLE_DEVICES" out.' in unfixed.remedies[0].text
-    assert not any(isinstance(step, SHELL_STEPS) for item in result.attempts for step in item.candidate.steps)
+    assert not any(
+        isinstance(step, VariableStep) for item in result.attempts for step in item.candidate.steps
+    )
     assert difference(before, env.list_files()) == {}

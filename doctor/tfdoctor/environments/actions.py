@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.compat import Compat
 from tfdoctor.core.causes.steps import (
-    SHELL_STEPS,
     CommentOutLine,
     Install,
     LinkMatchingFiles,
@@ -19,8 +18,7 @@ from tfdoctor.core.causes.steps import (
     RemovePath,
     Uninstall,
     UnsetVariable,
-    comment_out_line,
-    remove_entries,
+    VariableStep,
 )
 from tfdoctor.core.errors import Error
 from tfdoctor.core.text import clean_line
@@ -29,19 +27,17 @@ from tfdoctor.environments.activation import (
     edit_script,
     list_activate_scripts,
     list_editable_scripts,
-    list_unsatisfied_steps,
     read_activated_variables,
     update_block,
 )
 from tfdoctor.environments.candidates import changes_packages
 from tfdoctor.environments.folder import get_unfinished_path, remove_path, write_atomically
 from tfdoctor.environments.installers import Installer, find_installer, run_installer
-from tfdoctor.remedies.links import format_link_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from tfdoctor.core.causes.steps import ShellStep, Step
+    from tfdoctor.core.causes.steps import Step
     from tfdoctor.environments.models import Environment
     from tfdoctor.system import System
 
@@ -101,7 +97,7 @@ class StepRunner:
                     _remove_path(path)
             elif isinstance(step, CommentOutLine):
                 _comment_out(step)
-        shell_steps = [step for step in steps if isinstance(step, SHELL_STEPS)]
+        shell_steps = [step for step in steps if isinstance(step, VariableStep)]
         if shell_steps:
             self._run_shell_steps(shell_steps)
 
@@ -114,7 +110,7 @@ class StepRunner:
             pass_fds=self.pass_fds,
         )
 
-    def _run_shell_steps(self, steps: Sequence[ShellStep]) -> None:
+    def _run_shell_steps(self, steps: Sequence[VariableStep]) -> None:
         """Change the variables that activation sets.
 
         Harmful lines in the scripts are edited. If the variables are still wrong after that, tfdoctor adds lines.
@@ -132,7 +128,7 @@ class StepRunner:
             for script in new_texts:
                 _write_text(script, old_texts[script])
             variables = read_activated_variables(self.make_system(), prefix)
-        remaining = list_unsatisfied_steps(steps, variables) if variables is not None else tuple(steps)
+        remaining = [step for step in steps if variables is None or not step.is_satisfied(variables)]
         if not remaining:
             return
         for script in list_editable_scripts(prefix):
@@ -146,10 +142,8 @@ def _remove_variables(env: Mapping[str, str], steps: Sequence[Step]) -> dict[str
     """Return the environment variables as they are after the Unset and RemoveEntries steps."""
     remaining = dict(env)
     for step in steps:
-        if isinstance(step, UnsetVariable):
-            remaining.pop(step.name, None)
-        elif isinstance(step, RemoveEntries) and step.name in remaining:
-            remaining[step.name] = ":".join(remove_entries(step, remaining[step.name]))
+        if isinstance(step, (UnsetVariable, RemoveEntries)):
+            remaining = step.apply(remaining)
     return remaining
 
 
@@ -159,8 +153,9 @@ def list_changed_paths(steps: Sequence[Step], environment: Environment) -> tuple
         return None
     paths: dict[Path, None] = {}  # an ordered set
     for step in steps:
-        if isinstance(step, MakeLink):
-            paths[Path(step.path)] = None
+        if isinstance(step, VariableStep):
+            scripts = (*list_activate_scripts(environment.prefix), *list_editable_scripts(environment.prefix))
+            paths |= dict.fromkeys(scripts)
         elif isinstance(step, LinkMatchingFiles):
             paths |= dict.fromkeys(Path(link.path) for link in _iter_links(step))
         elif isinstance(step, RemovePath):
@@ -168,12 +163,8 @@ def list_changed_paths(steps: Sequence[Step], environment: Environment) -> tuple
                 if path.is_dir() and not path.is_symlink():
                     return None
                 paths[path] = None
-        elif isinstance(step, CommentOutLine):
+        elif not isinstance(step, (Install, Uninstall)):
             paths[Path(step.path)] = None
-        else:
-            paths |= dict.fromkeys(
-                (*list_activate_scripts(environment.prefix), *list_editable_scripts(environment.prefix))
-            )
     # An unfinished file is left behind if the process is killed.
     return (*paths, *(Path(get_unfinished_path(path)) for path in paths))
 
@@ -191,18 +182,16 @@ def format_steps(
     for step in steps:
         if isinstance(step, (Install, Uninstall)):
             lines.append(shlex.join(_make_command(installer, step)))
-        elif isinstance(step, (MakeLink, LinkMatchingFiles)):
-            lines += format_link_commands((step,))
-        elif isinstance(step, RemovePath):
-            lines.append(f"rm -r {step.path if '*' in step.path else shlex.quote(step.path)}")
+        elif isinstance(step, VariableStep):
+            lines += _format_script_changes(step, environment.prefix)
         elif isinstance(step, CommentOutLine):
             lines.append(f"- {step.expected_text.strip()}  # in {step.path}, line {step.line_number}")
         else:
-            lines += _format_script_changes(step, environment.prefix)
+            lines += step.format_commands()
     return tuple(lines)
 
 
-def _format_script_changes(step: ShellStep, prefix: str) -> list[str]:
+def _format_script_changes(step: VariableStep, prefix: str) -> list[str]:
     """Return the lines that a step changes in the sh scripts, as in a diff; if there are none, those that it adds."""
     lines = []
     for script in list_activate_scripts(prefix):
@@ -286,7 +275,7 @@ def _comment_out(step: CommentOutLine) -> None:
     if path.is_symlink() or not path.is_file():
         msg = f"{clean_line(step.path)} is not a separate file: it is left unchanged."
         raise ActionError(msg)
-    new_text = comment_out_line(step, _load_text(path))
+    new_text = step.edit(_load_text(path))
     if new_text is None:
         msg = f"{clean_line(step.path)} has changed in line {step.line_number}: it is left unchanged."
         raise ActionError(msg)

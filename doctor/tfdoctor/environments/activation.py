@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.core.causes.steps import PrependEntries, RenameVariable, SetVariable, UnsetVariable
-from tfdoctor.core.text import make_lazy_pattern, split_path_list
+from tfdoctor.core.causes.steps import RenameVariable
+from tfdoctor.core.text import make_lazy_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from tfdoctor.core.causes.steps import ShellStep
+    from tfdoctor.core.causes.steps import VariableStep
     from tfdoctor.system import System
 
 __all__ = [
@@ -130,7 +129,7 @@ def list_inherited_variables(system: System, prefix: str) -> frozenset[str]:
 # ---------------------------------------------------------------- editing a script
 
 
-def edit_script(text: str, script_name: str, steps: Sequence[ShellStep]) -> str:
+def edit_script(text: str, script_name: str, steps: Sequence[VariableStep]) -> str:
     """Return the text of a script with the steps applied to its lines.
 
     Lines that set a variable to be removed become comments, and unwanted list entries are removed. `script_name` is the file
@@ -157,33 +156,17 @@ def _compile_assignment(script_name: str, variable: str) -> re.Pattern[str]:
     return re.compile(rf"\s*(export\s+)?{re.escape(variable)}=(?P<value>.*)$")
 
 
-def _neutralize_line(line: str, script_name: str, step: ShellStep) -> str:
+def _neutralize_line(line: str, script_name: str, step: VariableStep) -> str:
     """Return a line with a step applied.
 
     The line is returned unchanged if it does more than set the variable, or if it continues on the next line.
     """
-    if isinstance(step, PrependEntries):
+    value_patterns = _MANY_VALUES if script_name.endswith((".fish", ".csh")) else _ONE_VALUE
+    match = _compile_assignment(script_name, step.names[0]).match(line)
+    if match is None or not (isinstance(step, RenameVariable) or value_patterns.fullmatch(match["value"])):
         return line
-    variable = step.wrong_name if isinstance(step, RenameVariable) else step.name
-    match = _compile_assignment(script_name, variable).match(line)
-    if match is None:
-        return line
-    if isinstance(step, RenameVariable):
-        return re.sub(rf"\b{re.escape(step.wrong_name)}\b", step.right_name, line)
-    value = match["value"]
-    if not (_MANY_VALUES if script_name.endswith((".fish", ".csh")) else _ONE_VALUE).fullmatch(value):
-        return line
-    if isinstance(step, (UnsetVariable, SetVariable)):
-        return _comment_out(line)
-    for entry in step.entries:
-        value = _drop_entry(value, entry)
-    if value == match["value"]:
-        return line
-    # If only `$NAME` or `${NAME:+:$NAME}` remains, the line sets nothing any more.
-    variable_reference = rf"\$\{{?{re.escape(variable)}\b(?::?[+-][^}}]*)?\}}?"
-    if not re.sub(rf"{variable_reference}|[\"':\s]", "", value):
-        return _comment_out(line)
-    return line[: match.start("value")] + value
+    new_line = step.edit_line(line, match.start("value"))
+    return _comment_out(line) if new_line is None else new_line
 
 
 def _comment_out(line: str) -> str:
@@ -195,19 +178,10 @@ def _comment_out(line: str) -> str:
     return f"{line[: len(line) - len(text)]}{NO_OP_PREFIX}{text.rstrip()}  # taken out by tfdoctor fix"
 
 
-def _drop_entry(value: str, entry: str) -> str:
-    """Return the value of a list variable without an entry and the colon next to it."""
-    # The entry must not be part of a longer path. `${NAME:+:$NAME}` may follow it directly.
-    pattern = rf"(?<![^\s\"':=]){re.escape(entry.rstrip('/'))}/?(?![^\s\"':$;])"
-    value = re.sub(rf"{pattern}:", "", value)
-    value = re.sub(rf":{pattern}", "", value)
-    return re.sub(pattern, "", value)
-
-
 # ---------------------------------------------------------------- added lines
 
 
-def update_block(text: str, script_name: str, steps: Sequence[ShellStep]) -> str:
+def update_block(text: str, script_name: str, steps: Sequence[VariableStep]) -> str:
     """Return the text of a script with tfdoctor's block at its end, which contains the lines for the steps.
 
     The lines of an existing block are kept, and no line is added twice.
@@ -231,152 +205,8 @@ def _split_block(text: str) -> tuple[str, list[str]]:
     return "\n".join(lines[:begin] + lines[end + 1 :]), lines[begin + 1 : end]
 
 
-def _format_lines(script_name: str, step: ShellStep) -> tuple[str, ...]:
+def _format_lines(script_name: str, step: VariableStep) -> tuple[str, ...]:
     """Return the lines that apply a step in the shell of the script."""
     if script_name.endswith(".fish"):
-        return _format_for_fish(step)
-    return _format_for_csh(step) if script_name.endswith(".csh") else _format_for_sh(step)
-
-
-def _quote_for_fish(text: str) -> str:
-    """Quote a word for fish, which interprets backslashes within single quotes."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
-def _quote_for_csh(text: str) -> str:
-    """Quote a word for csh, which expands `!` and forbids plain line breaks within single quotes."""
-    escaped = text.replace("'", "'\\''").replace("!", "\\!").replace("\n", "\\\n")
-    return f"'{escaped}'"
-
-
-def _list_spellings(entries: Sequence[str]) -> tuple[str, ...]:
-    """Return the spellings of each entry: without and with a trailing slash, and empty for the working folder."""
-    spellings = [
-        spelling for entry in entries for spelling in (entry.rstrip("/") or "/", f"{entry.rstrip('/')}/")
-    ]
-    spellings += [""] if "." in spellings else []
-    return tuple(dict.fromkeys(spellings))
-
-
-def _make_filter(variable: str, entries: Sequence[str]) -> str:
-    """Return an sh pipeline that prints the list variable without the entries."""
-    patterns = " ".join(f"-e {shlex.quote(spelling)}" for spelling in _list_spellings(entries))
-    # grep exits with 1 if no line is left, which `set -e -o pipefail` treats as a failure
-    return f"printf '%s\\n' \"${variable}\" | tr ':' '\\n' | grep -vxF {patterns} | paste -sd: - || :"
-
-
-def _format_for_sh(step: ShellStep) -> tuple[str, ...]:
-    """Return the lines for sh, which bash and zsh also run."""
-    if isinstance(step, SetVariable):
-        return (f"export {step.name}={shlex.quote(step.value)}",)
-    if isinstance(step, UnsetVariable):
-        return (f"unset {step.name}",)
-    if isinstance(step, RenameVariable):
-        return (
-            (
-                f'if [ -n "${{{step.wrong_name}:-}}" ]; then export {step.right_name}="${{{step.wrong_name}}}"; '
-                f"unset {step.wrong_name}; fi"
-            ),
-        )
-    if isinstance(step, PrependEntries):
-        joined = shlex.quote(":".join(step.folders))
-        return (f'export {step.name}={joined}"${{{step.name}:+:${step.name}}}"',)
-    pipeline = _make_filter(step.name, step.entries)
-    return (
-        f'if [ -n "${{{step.name}:-}}" ]; then {step.name}="$({pipeline})"; fi',
-        f'if [ -n "${{{step.name}:-}}" ]; then export {step.name}; else unset {step.name}; fi',
-    )
-
-
-def _format_for_fish(step: ShellStep) -> tuple[str, ...]:
-    if isinstance(step, SetVariable):
-        return (f"set -gx {step.name} {_quote_for_fish(step.value)}",)
-    if isinstance(step, UnsetVariable):
-        return (f"set -e {step.name}",)
-    if isinstance(step, RenameVariable):
-        return (
-            f"if set -q {step.wrong_name}; set -gx {step.right_name} ${step.wrong_name}; set -e {step.wrong_name}; end",
-        )
-    if isinstance(step, PrependEntries):
-        return (f"set -gx --path {step.name} {' '.join(map(_quote_for_fish, step.folders))} ${step.name}",)
-    wrong_entries = " ".join(map(_quote_for_fish, _list_spellings(step.entries)))
-    name = step.name
-    return (
-        f"if set -q {name}",
-        f"set -l tfdoctor_wrong {wrong_entries}",
-        "set -l tfdoctor_kept",
-        f"for f in (string split : -- (string join : -- ${name}))",
-        "contains -- $f $tfdoctor_wrong; or set -a tfdoctor_kept $f",
-        "end",
-        f"if count $tfdoctor_kept >/dev/null; set -gx --path {name} $tfdoctor_kept; else; set -e {name}; end",
-        "end",
-    )
-
-
-def _format_for_csh(step: ShellStep) -> tuple[str, ...]:
-    """Return the lines for csh.
-
-    Each `if` is a block: `if ($?x) command` on one line would expand the variable even if it is not set.
-    """
-    name = step.wrong_name if isinstance(step, RenameVariable) else step.name
-    if isinstance(step, SetVariable):
-        return (f"setenv {name} {_quote_for_csh(step.value)}",)
-    if isinstance(step, UnsetVariable):
-        return (f"unsetenv {name}",)
-    if isinstance(step, RenameVariable):
-        return (f"if ($?{name}) then", f'setenv {step.right_name} "${name}"', f"unsetenv {name}", "endif")
-    if isinstance(step, PrependEntries):
-        joined = _quote_for_csh(":".join(step.folders))
-        return (
-            f"if ($?{name}) then",
-            f'setenv {name} {joined}":${name}"',
-            "else",
-            f"setenv {name} {joined}",
-            "endif",
-        )
-    # The entries are not part of a pipeline: within "`…`" csh expands even single-quoted text.
-    condition = " && ".join(
-        f'"x$tfdoctor_one" != {_quote_for_csh(f"x{entry}")}' for entry in _list_spellings(step.entries)
-    )
-    return (
-        f"if ($?{name}) then",
-        "unset tfdoctor_kept",
-        f"foreach tfdoctor_one (\"`printenv {name} | tr ':' '\\n'`\")",
-        f"if ({condition}) then",
-        "if ($?tfdoctor_kept) then",
-        'set tfdoctor_kept = "${tfdoctor_kept}:$tfdoctor_one"',
-        "else",
-        'set tfdoctor_kept = "$tfdoctor_one"',
-        "endif",
-        "endif",
-        "end",
-        "if ($?tfdoctor_kept) then",
-        f'setenv {name} "$tfdoctor_kept"',
-        "else",
-        f"unsetenv {name}",
-        "endif",
-        "endif",
-    )
-
-
-def list_unsatisfied_steps(steps: Sequence[ShellStep], env: Mapping[str, str]) -> tuple[ShellStep, ...]:
-    """Return the steps that are not satisfied by `env`, the variables after activation."""
-    return tuple(step for step in steps if not _is_satisfied(step, env))
-
-
-def _is_satisfied(step: ShellStep, env: Mapping[str, str]) -> bool:
-    """Return whether the variables are as the step requires, ignoring trailing slashes of list entries."""
-    if isinstance(step, SetVariable):
-        return env.get(step.name) == step.value
-    if isinstance(step, UnsetVariable):
-        return step.name not in env
-    if isinstance(step, RenameVariable):
-        return step.wrong_name not in env
-    value = env.get(step.name, "")
-    entries = {entry.rstrip("/") for entry in split_path_list(step.name, value)}
-    if step.name == "LD_LIBRARY_PATH" and value and "" in re.split("[:;]", value):
-        entries.add(".")  # the loader takes an empty entry for the working folder
-    if isinstance(step, PrependEntries):
-        return all(folder.rstrip("/") in entries for folder in step.folders)
-    return not entries & {entry.rstrip("/") for entry in step.entries}
+        return step.format_for_fish()
+    return step.format_for_csh() if script_name.endswith(".csh") else step.format_for_sh()

@@ -11,20 +11,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.core.causes.steps import (
-    SHELL_STEPS,
-    CommentOutLine,
-    Install,
-    LinkMatchingFiles,
-    MakeLink,
-    PrependEntries,
-    RemoveEntries,
-    RemovePath,
-    RenameVariable,
-    SetVariable,
-    Uninstall,
-    UnsetVariable,
-)
+from tfdoctor.core.causes.steps import Install, SetVariable, Uninstall, UnsetVariable, VariableStep
 from tfdoctor.core.facts import value_of
 from tfdoctor.core.findings import OutcomeKind, Severity
 from tfdoctor.environments.models import Candidate, Environment, UnfixedFinding
@@ -34,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from typing import TypeGuard
 
-    from tfdoctor.core.causes.steps import ShellStep, Step
+    from tfdoctor.core.causes.steps import Step
     from tfdoctor.core.findings import Finding, Report
 
 __all__ = [
@@ -122,18 +109,18 @@ def find_obstacle(steps: Sequence[Step], environment: Environment, report: Repor
             return (
                 f"{step.name} comes from the shell that tfdoctor was started in, and must be changed there."
             )
-        path = _get_changed_path(step)
-        if path is not None and not _is_inside(path, environment.prefix):
-            return f"{path} lies outside the environment {environment.prefix}."
-        if (
-            path is None
-            and not isinstance(step, (Install, Uninstall))
-            and environment.activation_kind is None
+        if isinstance(step, VariableStep):
+            if environment.activation_kind is None:
+                return (
+                    "This Python is in no environment that is activated: its variables come from elsewhere."
+                )
+            if not _is_safe_in_script(step):
+                return "A name or a path in it has characters that do not belong in a shell script."
+        elif not isinstance(step, (Install, Uninstall)) and not _is_inside(
+            step.changed_path, environment.prefix
         ):
-            return "This Python is in no environment that is activated: its variables come from elsewhere."
-        if isinstance(step, SHELL_STEPS) and not _is_safe_in_script(step):
-            return "A name or a path in it has characters that do not belong in a shell script."
-    paths = [path for step in steps if (path := _get_changed_path(step)) is not None]
+            return f"{step.changed_path} lies outside the environment {environment.prefix}."
+    paths = [step.changed_path for step in steps if not isinstance(step, (VariableStep, Install, Uninstall))]
     for link, target in environment.outward_links:
         if changes_packages(steps) or any(_is_inside(path, link) for path in paths):
             return (
@@ -154,27 +141,14 @@ def _sets_inherited_variable(step: Step, environment: Environment) -> TypeGuard[
     return isinstance(step, (UnsetVariable, SetVariable)) and step.name in environment.inherited_variables
 
 
-def _is_safe_in_script(step: ShellStep) -> bool:
+def _is_safe_in_script(step: VariableStep) -> bool:
     """Return whether a step has valid names and printable values, so that a script may contain it."""
-    names = (step.wrong_name, step.right_name) if isinstance(step, RenameVariable) else (step.name,)
-    values: tuple[str, ...] = ()
-    if isinstance(step, SetVariable):
-        values = (step.value,)
-    elif isinstance(step, (PrependEntries, RemoveEntries)):
-        values = step.folders if isinstance(step, PrependEntries) else step.entries
-    return all(_VARIABLE_NAME.fullmatch(name) for name in names) and all(map(str.isprintable, values))
+    return all(map(_VARIABLE_NAME.fullmatch, step.names)) and all(map(str.isprintable, step.values))
 
 
 def changes_packages(steps: Sequence[Step]) -> bool:
     """Return whether a step runs an installer, which may change anything in the environment."""
     return any(isinstance(step, (Install, Uninstall)) for step in steps)
-
-
-def _get_changed_path(step: Step) -> str | None:
-    """Return the path that a step changes; None for a step that changes packages or variables."""
-    if isinstance(step, (MakeLink, RemovePath, CommentOutLine)):
-        return step.path
-    return step.link_folder if isinstance(step, LinkMatchingFiles) else None
 
 
 def _is_inside(path: str, prefix: str) -> bool:

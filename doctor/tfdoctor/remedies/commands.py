@@ -17,27 +17,22 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
 from tfdoctor.core.causes.steps import (
-    SHELL_STEPS,
-    CommentOutLine,
+    STEP_ORDER,
     Install,
     LinkMatchingFiles,
     MakeLink,
     PrependEntries,
     RemoveEntries,
     RemovePath,
-    RenameVariable,
-    SetVariable,
     Uninstall,
-    UnsetVariable,
-    remove_entries,
+    VariableStep,
 )
 from tfdoctor.core.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.core.findings import Cause, Remedy, Severity
 from tfdoctor.core.text import split_path_list
 from tfdoctor.remedies import user_permissions
 from tfdoctor.remedies.kernel import adapt_to_kernel
-from tfdoctor.remedies.links import format_link_commands
-from tfdoctor.remedies.pip import format_check_command, format_pip_install, format_pip_uninstall, quote
+from tfdoctor.remedies.pip import format_check_command, format_pip_install, format_pip_uninstall
 from tfdoctor.remedies.releases import (
     can_install_extra,
     find_best_release,
@@ -58,20 +53,6 @@ if TYPE_CHECKING:
 
 SEPARATE_WHEELS_FOLDER = "$HOME/for-tensorflow"
 """The folder for wheels that cannot be installed into a Python."""
-STEP_ORDER = (
-    CommentOutLine,
-    RemoveEntries,
-    UnsetVariable,
-    SetVariable,
-    RenameVariable,
-    RemovePath,
-    Uninstall,
-    Install,
-    MakeLink,
-    LinkMatchingFiles,
-    PrependEntries,
-)
-"""The order of steps when several remedies are combined."""
 REASON_BY_FOLDER = {
     InstallFolder.UNWRITABLE: "You have no permission to write to this environment, which belongs to {owner}.",
     InstallFolder.MANAGED: "The system manages this Python, and refuses pip (PEP 668).",
@@ -339,18 +320,15 @@ def format_steps(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
             lines.append(_format_install(target, step))
         elif isinstance(step, Uninstall):
             lines.append(format_pip_uninstall(target, step.names))
-        elif isinstance(step, (MakeLink, LinkMatchingFiles)):
-            lines += format_link_commands((step,))
-        elif isinstance(step, RemovePath):
-            folder, _, name = step.path.rpartition("/")
-            lines.append(f"rm -rf {quote(folder)}/{name if '*' in name else quote(name)}")
         elif isinstance(step, PrependEntries):
             line = format_export(step.folders, step.name)
             lines.append(line)
             _note, commands = make_persist_commands(target, line)
             persist_commands += commands
+        elif isinstance(step, VariableStep):
+            lines.append(step.format_command(target.variables))
         else:
-            lines.append(_format_variable_step(target, step))
+            lines += step.format_commands()
     return (*lines, *persist_commands)
 
 
@@ -372,23 +350,6 @@ def list_step_requirements(target: Target, step: Install) -> tuple[str, ...]:
     if step.lock_id is not None and release is not None and can_install_extra(target, release):
         return list_gpu_requirements(target, release)
     return step.requirements
-
-
-def _format_variable_step(
-    target: Target, step: RemoveEntries | UnsetVariable | SetVariable | RenameVariable | CommentOutLine
-) -> str:
-    """Return the command that changes a variable in this shell, or comments out the line that sets it."""
-    if isinstance(step, CommentOutLine):
-        comment_mark = "pass  # " if step.path.endswith(".py") else "# "
-        return f"sed -i '{step.line_number}s/[^ \\t]/{comment_mark}&/' {quote(step.path)}"
-    if isinstance(step, UnsetVariable):
-        return f"unset {step.name}"
-    if isinstance(step, SetVariable):
-        return f"export {step.name}={quote(step.value)}"
-    if isinstance(step, RenameVariable):
-        return f'export {step.right_name}="${step.wrong_name}"; unset {step.wrong_name}'
-    entries = remove_entries(step, target.variables.get(step.name, ""))
-    return f"export {step.name}={quote(':'.join(entries))}" if entries else f"unset {step.name}"
 
 
 # ---------------------------------------------------------------- users who do not own the environment
@@ -414,7 +375,7 @@ def _adapt_to_permissions(target: Target, remedy: Remedy) -> list[Remedy]:
         return [removal if removal is not None else remedy]
     if folder in (InstallFolder.WRITABLE, InstallFolder.USER_SITE) or not remedy.steps:
         return [remedy]
-    if all(isinstance(step, SHELL_STEPS) for step in remedy.steps):
+    if all(isinstance(step, VariableStep) for step in remedy.steps):
         return [replace(remedy, steps=()) if folder is InstallFolder.UNWRITABLE else remedy]
     if folder is InstallFolder.ELSEWHERE and not any(isinstance(step, Install) for step in remedy.steps):
         return [remedy]
@@ -510,7 +471,7 @@ def _make_pythonpath_remedy(target: Target) -> Remedy | None:
     )
     return Remedy(
         f"Remove {folder} from PYTHONPATH: this Python has {installed[0].name} {installed[0].version} of its own.",
-        (_format_variable_step(target, step), format_check_command(target)),
+        (step.format_command(target.variables), format_check_command(target)),
         steps=(step,),
     )
 
@@ -539,7 +500,7 @@ def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str,
         elif isinstance(step, (Uninstall, RemovePath)):
             return ()
         else:
-            lines.append(_format_variable_step(target, step))
+            lines += format_steps(target, (step,))
     if any(
         versions.parse_project_name(requirement) in TENSORFLOW_DISTRIBUTIONS
         for requirement in other_requirements

@@ -16,11 +16,9 @@ from tfdoctor.core.causes.steps import (
     LinkMatchingFiles,
     MakeLink,
     PrependEntries,
-    RemoveEntries,
-    RenameVariable,
     SetVariable,
     UnsetVariable,
-    remove_entries,
+    VariableStep,
 )
 from tfdoctor.core.findings import Cause, Remedy
 from tfdoctor.prediction.fit.images import list_fitting_tags
@@ -379,16 +377,12 @@ def _convert_step(target: Target, step: Step) -> list[str]:
     """Return the Dockerfile lines for a step; an empty list if the user must remove a line instead."""
     if isinstance(step, UnsetVariable):
         return []
-    if isinstance(step, SetVariable):
-        return [f"ENV {step.name}={quote(step.value)}"]
     if isinstance(step, PrependEntries):
         # An empty entry would mean the working folder.
         return [f"ENV {step.name}={quote(':'.join(step.folders))}${{{step.name}:+:${step.name}}}"]
-    if isinstance(step, RenameVariable):
-        return [f"ENV {step.right_name}={quote(target.variables.get(step.wrong_name, ''))}"]
-    if isinstance(step, RemoveEntries):
-        entries = remove_entries(step, target.variables.get(step.name, ""))
-        return [f"ENV {step.name}={quote(':'.join(entries))}"]
+    if isinstance(step, VariableStep):
+        variables = step.apply(target.variables)
+        return [f"ENV {step.names[-1]}={quote(variables.get(step.names[-1], ''))}"]
     return [f"RUN {line}" for line in format_steps(target, (step,))]
 
 

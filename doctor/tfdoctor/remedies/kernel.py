@@ -8,7 +8,7 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.core.causes.steps import SHELL_STEPS
+from tfdoctor.core.causes.steps import VariableStep
 from tfdoctor.remedies.pip import format_check_command
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def adapt_to_kernel(target: Target, remedy: Remedy) -> Remedy:
         remedy,
         text=text,
         commands=tuple(other_commands) if other_commands else (format_check_command(target),),
-        steps=() if any(isinstance(step, SHELL_STEPS) for step in remedy.steps) else remedy.steps,
+        steps=() if any(isinstance(step, VariableStep) for step in remedy.steps) else remedy.steps,
     )
 
 

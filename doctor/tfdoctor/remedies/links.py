@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import fnmatch
 import posixpath
-import shlex
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.causes.steps import LinkMatchingFiles, MakeLink
@@ -93,20 +92,12 @@ def make_link_steps(
 
 def format_link_commands(steps: Iterable[Step]) -> tuple[str, ...]:
     """Return the commands that create the links."""
-    lines = []
-    for step in steps:
-        if isinstance(step, MakeLink):
-            lines.append(f"ln -sf {shlex.quote(step.target)} {_format_path(step.path)}")
-        elif isinstance(step, LinkMatchingFiles):
-            # The shell expands the pattern, so it is not quoted.
-            lines.append(
-                f"ln -srf {_format_path(step.source_folder)}/{step.pattern} {_format_path(step.link_folder)}/"
-            )
-    return tuple(lines)
-
-
-def _format_path(path: str) -> str:
-    return shlex.quote(path.removeprefix("$PWD/"))
+    return tuple(
+        line
+        for step in steps
+        if isinstance(step, (MakeLink, LinkMatchingFiles))
+        for line in step.format_commands()
+    )
 
 
 def list_links(compat: Compat, release: Release, cuda_set: CudaSet, site: str) -> tuple[MakeLink, ...]:

@@ -6,7 +6,7 @@ import shlex
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.core.causes.steps import SHELL_STEPS
+from tfdoctor.core.causes.steps import VariableStep
 from tfdoctor.core.findings import Severity, Status
 from tfdoctor.core.text import clean, clean_line
 from tfdoctor.environments.models import FixStatus
@@ -210,7 +210,7 @@ def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next:
     if result.fixed_count:
         environment = result.environment
         if any(
-            isinstance(step, SHELL_STEPS)
+            isinstance(step, VariableStep)
             for attempt in result.attempts
             if attempt.is_fixed
             for step in attempt.candidate.steps

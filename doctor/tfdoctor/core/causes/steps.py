@@ -6,13 +6,21 @@ environment and can be undone. All paths are absolute.
 
 from __future__ import annotations
 
+import shlex
 from typing import Union
 
+from tfdoctor.core.causes.variable_steps import (
+    PrependEntries,
+    RemoveEntries,
+    RenameVariable,
+    SetVariable,
+    UnsetVariable,
+    VariableStep,
+)
 from tfdoctor.core.records import dataclass
-from tfdoctor.core.text import split_path_list
 
 __all__ = [
-    "SHELL_STEPS",
+    "STEP_ORDER",
     "CommentOutLine",
     "Install",
     "LinkMatchingFiles",
@@ -23,12 +31,10 @@ __all__ = [
     "RemovePath",
     "RenameVariable",
     "SetVariable",
-    "ShellStep",
     "Step",
     "Uninstall",
     "UnsetVariable",
-    "comment_out_line",
-    "remove_entries",
+    "VariableStep",
 ]
 
 
@@ -62,6 +68,15 @@ class MakeLink:
     target: str
     """Path relative to the link's folder, so that the link still works if the environment is moved."""
 
+    @property
+    def changed_path(self) -> str:
+        """The path below which the step changes something."""
+        return self.path
+
+    def format_commands(self) -> tuple[str, ...]:
+        """Return the commands that do the same."""
+        return (f"ln -sf {shlex.quote(self.target)} {_format_path(self.path)}",)
+
 
 @dataclass(frozen=True, slots=True)
 class LinkMatchingFiles:
@@ -77,6 +92,16 @@ class LinkMatchingFiles:
     link_folder: str
     """Folder in which the links are created."""
 
+    @property
+    def changed_path(self) -> str:
+        """The path below which the step changes something."""
+        return self.link_folder
+
+    def format_commands(self) -> tuple[str, ...]:
+        """Return the commands that do the same. The shell expands the pattern, so it is not quoted."""
+        source, folder = _format_path(self.source_folder), _format_path(self.link_folder)
+        return (f"ln -srf {source}/{self.pattern} {folder}/",)
+
 
 @dataclass(frozen=True, slots=True)
 class RemovePath:
@@ -86,6 +111,17 @@ class RemovePath:
     """
 
     path: str
+
+    @property
+    def changed_path(self) -> str:
+        """The path below which the step changes something."""
+        return self.path
+
+    def format_commands(self) -> tuple[str, ...]:
+        """Return the commands that do the same. The shell expands a pattern, so it is not quoted."""
+        folder, _, name = self.path.rpartition("/")
+        path = f"{shlex.quote(folder)}/{name}" if "*" in name else shlex.quote(self.path)
+        return (f"rm -rf {path}",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,52 +137,54 @@ class CommentOutLine:
     expected_text: str
     """The expected text of the line. If the line is different, the file is not changed."""
 
+    @property
+    def changed_path(self) -> str:
+        """The path below which the step changes something."""
+        return self.path
 
-@dataclass(frozen=True, slots=True)
-class SetVariable:
-    """Set an environment variable when the environment is activated."""
+    @property
+    def comment_mark(self) -> str:
+        """The text that makes the line a comment.
 
-    name: str
-    value: str
+        The line may be the only one in an `if` block, which then needs `pass`. In a .pth file, a leading # is enough.
+        """
+        return "# " if self.path.endswith(".pth") else "pass  # "
 
+    def format_commands(self) -> tuple[str, ...]:
+        """Return the commands that do the same."""
+        return (f"sed -i '{self.line_number}s/[^ \\t]/{self.comment_mark}&/' {shlex.quote(self.path)}",)
 
-@dataclass(frozen=True, slots=True)
-class UnsetVariable:
-    """Unset an environment variable when the environment is activated."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class RenameVariable:
-    """Move the value of a misspelt environment variable to the right one when the environment is activated."""
-
-    wrong_name: str
-    right_name: str
-
-
-@dataclass(frozen=True, slots=True)
-class PrependEntries:
-    """Put folders first on a search path when the environment is activated."""
-
-    name: str
-    folders: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveEntries:
-    """Remove entries from a search path when the environment is activated."""
-
-    name: str
-    entries: tuple[str, ...]
+    def edit(self, text: str) -> str | None:
+        """Return the file's text with the line commented out; None if the line has changed."""
+        lines = text.split("\n")
+        if (
+            not 0 < self.line_number <= len(lines)
+            or lines[self.line_number - 1].rstrip() != self.expected_text.rstrip()
+        ):
+            return None
+        original = lines[self.line_number - 1]
+        statement = original.lstrip()
+        indent = original[: len(original) - len(statement)]
+        lines[self.line_number - 1] = f"{indent}{self.comment_mark}{statement}"
+        return "\n".join(lines)
 
 
-SHELL_STEPS = (SetVariable, UnsetVariable, RenameVariable, PrependEntries, RemoveEntries)
-"""The steps that change environment variables."""
-ShellStep = Union[SetVariable, UnsetVariable, RenameVariable, PrependEntries, RemoveEntries]  # noqa: UP007 - Python 3.10 evaluates it
-"""A step that changes environment variables."""
-Step = Union[Install, Uninstall, MakeLink, LinkMatchingFiles, RemovePath, CommentOutLine, ShellStep]  # noqa: UP007
+Step = Union[Install, Uninstall, MakeLink, LinkMatchingFiles, RemovePath, CommentOutLine, VariableStep]  # noqa: UP007
 """A step of any kind."""
+STEP_ORDER: tuple[type[Step], ...] = (
+    CommentOutLine,
+    RemoveEntries,
+    UnsetVariable,
+    SetVariable,
+    RenameVariable,
+    RemovePath,
+    Uninstall,
+    Install,
+    MakeLink,
+    LinkMatchingFiles,
+    PrependEntries,
+)
+"""The order of steps when several remedies are combined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,26 +214,5 @@ class Remedy:
         return " Then: ".join(filter(None, (self.by_hand, self.text)))
 
 
-def remove_entries(step: RemoveEntries, value: str) -> tuple[str, ...]:
-    """Return the entries of a variable's value that remain after the step."""
-    removed_entries = {entry.rstrip("/") for entry in step.entries}
-    return tuple(
-        entry for entry in split_path_list(step.name, value) if entry.rstrip("/") not in removed_entries
-    )
-
-
-def comment_out_line(step: CommentOutLine, text: str) -> str | None:
-    """Return the file's text with the line of the step commented out; None if the line has changed."""
-    lines = text.split("\n")
-    if (
-        not 0 < step.line_number <= len(lines)
-        or lines[step.line_number - 1].rstrip() != step.expected_text.rstrip()
-    ):
-        return None
-    original = lines[step.line_number - 1]
-    statement = original.lstrip()
-    indent = original[: len(original) - len(statement)]
-    # The line may be the only one in an `if` block, which then needs `pass`. In a .pth file, a leading # is enough.
-    prefix = "# " if step.path.endswith(".pth") else "pass  # "
-    lines[step.line_number - 1] = f"{indent}{prefix}{statement}"
-    return "\n".join(lines)
+def _format_path(path: str) -> str:
+    return shlex.quote(path.removeprefix("$PWD/"))
