@@ -103,7 +103,7 @@ def test_order_of_rules() -> None:
     """TensorFlow and its import come first, then variables, then libraries; positions are unique."""
     positions = sorted((rule.fix_order, rule.code) for rule in ALL_RULES if rule.fix_order is not None)
     assert [code for _, code in positions] == [
-        *("TFD703", "TFD304", "TFD311", "TFD303"),
+        *("TFD323", "TFD703", "TFD304", "TFD311", "TFD303"),
         *("TFD307", "TFD306", "TFD312"),
         *("TFD107", "TFD106", "TFD601"),
         *("TFD209", "TFD210", "TFD212", "TFD211"),
