@@ -72,5 +72,5 @@ RULE = Rule(
     (Cause.PYTHON_UNUSABLE,),
     check,
     short_title="`python` is a different one",
-    fix_order=10,
+    fix_order=9,
 )
