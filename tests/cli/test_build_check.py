@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from cli.dockerfile_cases import CASES as MOST_CASES
 from cli.dockerfile_cases import DockerfileCase
+from cli.dockerfile_cases_others import OTHER_CASES
 from cli.dockerfile_cases_pip import PIP_CASES
 from cli.dockerfile_cases_stages import STAGE_CASES
 from tfdoctor.cli.build_check import MAX_FILE_BYTES, make_file_reader
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from tfdoctor.images.checks.base import DockerfileRule
     from tfdoctor.rules.base import RuleContext
 
-CASES = (*MOST_CASES, *PIP_CASES, *STAGE_CASES)
+CASES = (*MOST_CASES, *PIP_CASES, *STAGE_CASES, *OTHER_CASES)
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "build_check.schema.json").read_text(encoding="utf-8"))
 CHECKS = Path(checks.__file__).parent

@@ -324,3 +324,72 @@ def test_standard_input_of_other_kinds(
             True,
             IMAGE,
         ), content
+
+
+# ---------------------------------------------------------------- services without a GPU, requests without effect
+
+
+def test_tensorboard_needs_no_gpu(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+    (tmp_path / "compose.yaml").write_text(
+        f"services:\n  train:\n    image: {IMAGE}\n    {GPU_LINES}\n"
+        "  board:\n    image: tensorflow/tensorflow:2.17.0\n    command: tensorboard --logdir /logs\n"
+    )
+    answer = tfdoctor("build", "--check", str(tmp_path / "compose.yaml"))
+    assert answer.status == 0
+    assert "it runs tensorboard, which needs no GPU" in " ".join(answer.out.split())
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (
+            "deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1}]}}}",
+            "lacks `capabilities: [gpu]`",
+        ),
+        ("{runtime: nvidia, environment: {NVIDIA_VISIBLE_DEVICES: none}}", "NVIDIA_VISIBLE_DEVICES"),
+        ("image: x", ""),
+    ],
+)
+def test_request_without_effect_is_named(lines: str, problem: str) -> None:
+    start = parse_service(lines)
+    assert start.has_gpu is False
+    assert problem in start.gpu_problem
+    assert bool(problem) is bool(start.gpu_problem)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        '"pip install tensorflow==2.15.1"',
+        '["pip", "install", "tensorflow==2.15.1"]',
+        '{"first": "true", "second": "pip install tensorflow==2.15.1"}',
+    ],
+)
+def test_commands_after_creation_are_read(tfdoctor: Tfdoctor, tmp_path: Path, command: str) -> None:
+    file = tmp_path / ".devcontainer" / "devcontainer.json"
+    file.parent.mkdir()
+    file.write_text(
+        '{\n  "image": "python:3.11-bookworm",\n  "runArgs": ["--gpus=all"],\n  "postCreateCommand": '
+        + command
+        + "\n}\n"
+    )
+    answer = tfdoctor("build", "--check", str(file), "--json")
+    (service,) = json.loads(answer.out)["services"]
+    assert service["check"]["tensorflow"]["version"] == "2.15.1"
+    finding = next(found for found in service["check"]["findings"] if found["code"] == "TFD201")
+    assert {(item["source"], item["line"]) for item in finding["evidence"]} == {
+        (str(file), 4),
+        (str(file), 2),
+    }
+
+
+def test_requirements_of_the_project_are_read(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+    file = tmp_path / ".devcontainer" / "devcontainer.json"
+    file.parent.mkdir()
+    (tmp_path / "requirements.txt").write_text("tensorflow[and-cuda]==2.19.0\n")
+    file.write_text(
+        '{"image": "python:3.11", "runArgs": ["--gpus=all"], "postCreateCommand": "pip install -r requirements.txt"}'
+    )
+    answer = tfdoctor("build", "--check", str(file), "--json")
+    (service,) = json.loads(answer.out)["services"]
+    assert service["check"]["tensorflow"]["version"] == "2.19.0"

@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 1024 * 1024
 """The size limit of a Dockerfile, and of each file that it copies or installs from."""
+PROGRAMS_WITHOUT_GPU = frozenset({"tensorboard"})
+"""Programs of TensorFlow that need no GPU."""
 _PLAIN_VALUE = re.compile(r"[\w.:/@+-]{1,300}")
 """Matches a build argument that can be written unquoted into an ARG instruction."""
 
@@ -164,6 +167,8 @@ def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileRepo
 
     If the image cannot be checked, the report is None and the reason says why; otherwise the reason is "".
     """
+    if start.program in PROGRAMS_WITHOUT_GPU and start.has_gpu is False:
+        return None, f"it runs {start.program}, which needs no GPU"
     parent_levels = 1 if start.name == "" else 0  # .devcontainer/devcontainer.json builds the folder above it
     dockerfile_name, text = start.file, start.dockerfile_text
     if text is None and start.dockerfile is not None:
@@ -179,8 +184,12 @@ def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileRepo
             text = "\n" * (start.line - 1) + f"FROM {validate_reference(start.image)}\n"
         except UsageError as error:
             return None, clean_line(error.message)
+    text = _apply_build_settings(text, start)
+    line_count = len(text.splitlines())
+    if start.setup_text:
+        text = f"{text.rstrip()}\n{start.setup_text}\n"
     report = check_dockerfile(
-        _apply_build_settings(text, start),
+        text,
         Compat.load(),
         name=clean_line(dockerfile_name),
         read=make_file_reader(folder / start.build_context)
@@ -189,7 +198,28 @@ def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileRepo
         start=start,
         query_index=partial(precheck_requirements, env=os.environ),
     )
-    return report, "" if report is not None else f"{clean_line(dockerfile_name)} has no FROM"
+    if report is None:
+        return None, f"{clean_line(dockerfile_name)} has no FROM"
+    return _cite_setup_commands(report, start, line_count), ""
+
+
+def _cite_setup_commands(
+    report: DockerfileReport, start: ContainerStart, line_count: int
+) -> DockerfileReport:
+    """Return the report with the line in devcontainer.json in place of lines that its commands appended."""
+    findings = [
+        replace(
+            finding,
+            evidence=tuple(
+                replace(item, source=start.file, line=start.setup_line)
+                if start.setup_text and item.line is not None and item.line > line_count
+                else item
+                for item in finding.evidence
+            ),
+        )
+        for finding in report.findings
+    ]
+    return replace(report, findings=tuple(findings))
 
 
 def _apply_build_settings(text: str, start: ContainerStart) -> str:

@@ -296,11 +296,11 @@ def _cite_dockerfile(context: CheckContext, citations: _Citations, finding: Find
     severity = Severity.WARNING if citations.uncertain.intersection(evidence) else finding.severity
     remedies = finding.remedies
     if context.tensorflow.installed is None and context.tensorflow.state == "cpu":
-        tag = f"FROM {context.image.base.image_name.partition('@')[0]}-gpu"
-        remedies = (
-            Remedy("The image for GPUs, where that one exists and works.", (tag,)),
-            context.make_build_remedy(),
-        )
+        official = context.compat.images.find_official(context.image.base.tensorflow_version or "")
+        remedies = (context.make_build_remedy(),)
+        if official is not None and official.recipe.has_working_libraries:
+            tag = f"FROM {context.image.base.image_name.partition('@')[0]}-gpu"
+            remedies = (Remedy("Take the image for GPUs.", (tag,)), *remedies)
     return replace(finding, severity=severity, evidence=tuple(evidence), remedies=remedies)
 
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.images.checks import (
+    build_stops,
+    conda_cpu_build,
+    copied_packages,
     devel_image,
+    driver_in_image,
     gpu_not_given,
+    gpu_while_building,
     image_deleted,
     image_not_known,
     no_such_release,
@@ -39,4 +44,9 @@ DOCKERFILE_RULES: tuple[DockerfileRule, ...] = (
     not_seen.RULE,
     requirements_conflict.RULE,
     pip_refused.RULE,
+    copied_packages.RULE,
+    driver_in_image.RULE,
+    conda_cpu_build.RULE,
+    gpu_while_building.RULE,
+    build_stops.RULE,
 )

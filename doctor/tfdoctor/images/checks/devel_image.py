@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.findings import Cause, Remedy, Severity
 from tfdoctor.images.checks.base import DockerfileRule
-from tfdoctor.images.read.bases import explain_deleted_tag
+from tfdoctor.images.read.bases import describe_base, explain_deleted_tag, is_known_tag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +40,9 @@ def check(context: CheckContext) -> Sequence[Finding]:
     ):
         return ()
     runtime_reference = base.image_name.partition("@")[0].replace("-devel", "-runtime")
+    runtime = describe_base(runtime_reference, runtime_reference, base.line, context.compat)
+    if is_known_tag(context.compat, runtime) is False:
+        return ()  # image-not-known reports the tag, and names tags that exist
     return [
         RULE.make_finding(
             Cause.HEALTHY,

@@ -5,8 +5,8 @@ What it means
 NVIDIA_VISIBLE_DEVICES=none or void gives a container no GPU (`docker run --gpus` overrides it).
 NVIDIA_DRIVER_CAPABILITIES selects the parts of the driver that a container gets. Without `compute` there is no
 libcuda. Without `utility` there is no NVML, and TensorFlow 2.21 and newer registers no GPU without NVML.
-CUDA_VISIBLE_DEVICES, if empty or -1, hides every GPU from CUDA. A service of a compose file and a dev container get no
-GPU unless the file asks for one.
+CUDA_VISIBLE_DEVICES hides every GPU from CUDA if it is empty or begins with anything but an index or a UUID (-1, all). A
+service of a compose file and a dev container get no GPU unless the file asks for one.
 
 How it is seen
 --------------
@@ -22,6 +22,7 @@ Set NVIDIA_VISIBLE_DEVICES=all and NVIDIA_DRIVER_CAPABILITIES=compute,utility, a
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.findings import Cause, Remedy, Severity
@@ -41,11 +42,10 @@ def check(context: CheckContext) -> Sequence[Finding]:
     environment = context.image.environment
     findings: list[Finding] = []
     visible_devices = environment.get("CUDA_VISIBLE_DEVICES")
-    # Schedulers set NoDevFiles for a job without a GPU.
     if (
         visible_devices is not None
         and visible_devices.value is not None
-        and visible_devices.value.strip() in ("", "-1", "NoDevFiles")
+        and _hides_all_gpus(visible_devices.value)
     ):
         findings.append(
             _make_finding(
@@ -81,6 +81,14 @@ def check(context: CheckContext) -> Sequence[Finding]:
     return findings
 
 
+def _hides_all_gpus(value: str) -> bool:
+    """Return whether a value of CUDA_VISIBLE_DEVICES hides every GPU.
+
+    CUDA stops at the first entry that is neither an index nor a UUID, such as `-1`, `all` or a scheduler's `NoDevFiles`.
+    """
+    return re.match(r"\d|GPU-|MIG-", value.strip()) is None
+
+
 def _find_start_problems(context: CheckContext, start: ContainerStart) -> list[Finding]:
     """Return findings about the file that starts the container."""
     container_name = f"The service {start.name}" if start.name else "The dev container"
@@ -90,14 +98,15 @@ def _find_start_problems(context: CheckContext, start: ContainerStart) -> list[F
             RULE.make_finding(
                 Cause.CONTAINER_NO_GPU,
                 Severity.ERROR,
-                f"{container_name} is started without a GPU: nothing in {start.file} asks for one.",
+                f"{container_name} is started without a GPU: "
+                f"{start.gpu_problem or f'nothing in {start.file} asks for one'}.",
                 title=f"{container_name} is given no GPU",
                 evidence=[context.make_evidence(start.line, start.name or "devcontainer.json", start.file)],
                 remedies=[Remedy(start.gpu_setting)],
             )
         )
     visible_devices = start.environment.get("CUDA_VISIBLE_DEVICES")
-    if visible_devices is not None and visible_devices.strip() in ("", "-1", "NoDevFiles"):
+    if visible_devices is not None and _hides_all_gpus(visible_devices):
         findings.append(
             RULE.make_finding(
                 Cause.HIDDEN_BY_ENV,

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import posixpath
 import re
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +44,8 @@ _VARIABLE_REFERENCE = re.compile(
 """$$ for a dollar sign, ${NAME}, ${NAME:-DEFAULT}, ${NAME-DEFAULT} or $NAME."""
 _GPU_OPTION = re.compile(r"--gpus(?:=|$)|--device=nvidia\.com/gpu|nvidia\.com/gpu=|--runtime=nvidia$")
 """`docker run` options that give a container a GPU."""
+SETUP_KEYS = ("onCreateCommand", "updateContentCommand", "postCreateCommand", "postStartCommand")
+"""The commands of a dev container that run after its creation, in this order."""
 MAX_MERGE_DEPTH = 60
 """The largest depth of nested merges, and the largest number of mappings in one merge."""
 
@@ -74,6 +78,14 @@ class ContainerStart:
     """Whether the container gets a GPU. None if that depends on another file."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that the file sets, except those with an unknown value."""
+    gpu_problem: str = ""
+    """The reason why a request for a GPU in the file has no effect; empty if there is none."""
+    program: str = ""
+    """The name of the program that a service runs; empty if unknown."""
+    setup_text: str = ""
+    """RUN lines with the same effect as a dev container's commands after its creation."""
+    setup_line: int = 0
+    """The line of those commands."""
     gpu_setting: str = ""
     """The setting that gives the container a GPU, in the syntax of the file."""
 
@@ -205,8 +217,32 @@ def _parse_service(name: str, node: Node, file: str) -> ContainerStart:
         build_arguments=_parse_environment(_find_node(build, "args")),
         has_gpu=_has_gpu(node),
         environment=_parse_environment(_find_node(node, "environment")),
+        gpu_problem=_explain_gpu_request(node),
+        program=_find_program(node),
         gpu_setting="deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}",
     )
+
+
+def _explain_gpu_request(node: Node) -> str:
+    """Return why a service's request for a GPU has no effect; "" if it has none, or if nothing is wrong with it."""
+    import yaml
+
+    if _parse_text(_find_node(node, "runtime")) == "nvidia":
+        return "NVIDIA_VISIBLE_DEVICES of its environment asks for none"
+    devices = _find_node(node, "deploy", "resources", "reservations", "devices")
+    for entry in devices.value[:1000] if isinstance(devices, yaml.SequenceNode) else ():
+        if _parse_text(_find_node(entry, "driver")) == "nvidia" and _find_node(entry, "capabilities") is None:
+            return "its entry of `devices` lacks `capabilities: [gpu]`, which Compose requires"
+    return ""
+
+
+def _find_program(node: Node) -> str:
+    """Return the name of the program in a service's entrypoint or command; "" if it is not known."""
+    for key in ("entrypoint", "command"):
+        words = " ".join(_parse_texts(_find_node(node, key))).split()
+        if words:
+            return words[0].rpartition("/")[2]
+    return ""
 
 
 def _has_gpu(node: Node) -> bool | None:
@@ -269,11 +305,12 @@ def parse_devcontainer(text: str, file: str) -> ContainerStart | tuple[list[str]
         (document.get("hostRequirements") or {}) if isinstance(document.get("hostRequirements"), dict) else {}
     )
     has_gpu = bool(requirements.get("gpu")) or any(_GPU_OPTION.match(item) for item in joined_options)
+    setup_text, setup_line = _find_setup_commands(document, text, file)
     environment = document.get("containerEnv") if isinstance(document.get("containerEnv"), dict) else {}
     return ContainerStart(
         name="",
         file=file,
-        line=1,
+        line=_find_key_line(text, "dockerfile", "dockerFile", "image"),
         image=None if isinstance(dockerfile, str) else str(image),
         dockerfile=dockerfile if isinstance(dockerfile, str) else None,
         build_context=str(build.get("context") or document.get("context") or "."),
@@ -281,8 +318,34 @@ def parse_devcontainer(text: str, file: str) -> ContainerStart | tuple[list[str]
         build_arguments={str(name): str(value) for name, value in _list_text_items(arguments)},
         has_gpu=has_gpu,
         environment={str(name): str(value) for name, value in _list_text_items(environment)},
+        setup_text=setup_text,
+        setup_line=setup_line,
         gpu_setting='"runArgs": ["--gpus", "all"]',
     )
+
+
+def _find_setup_commands(document: dict[str, Any], text: str, file: str) -> tuple[str, int]:
+    """Return the commands that run after a dev container is created, as RUN lines, and the line of the first."""
+    lines, first_line = [], 0
+    for key in SETUP_KEYS:
+        value = document.get(key)
+        values = list(value.values()) if isinstance(value, dict) else [value]
+        for item in values:
+            command = shlex.join(map(str, item)) if isinstance(item, list) else item
+            if isinstance(command, str) and command.strip():
+                lines.append(f"RUN {' '.join(command.split())}")
+                first_line = first_line or _find_key_line(text, key)
+    if not lines:
+        return "", 0
+    # The working folder is the project: the folder of the file, or the one above `.devcontainer`.
+    project = "." if posixpath.basename(file).startswith(".devcontainer") else ".."
+    return "\n".join([f"WORKDIR /workspace\nCOPY {project} /workspace", *lines]), first_line
+
+
+def _find_key_line(text: str, *keys: str) -> int:
+    """Return the number of the first line with one of these keys; 1 if there is none."""
+    match = re.search(rf'"(?:{"|".join(keys)})"\s*:', text)
+    return text.count("\n", 0, match.start()) + 1 if match is not None else 1
 
 
 def _list_text_items(mapping: Any) -> list[tuple[Any, Any]]:

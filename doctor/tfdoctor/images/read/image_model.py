@@ -69,6 +69,40 @@ _LIBRARY_FOLDERS = re.compile(
 """Matches paths that may contain shared libraries."""
 _CUDA_MENTION = re.compile(r"cuda|cudnn|nvidia-|libnvinfer", re.IGNORECASE)
 """Matches package names, paths and commands that mention CUDA."""
+_DRIVER_PACKAGE = re.compile(
+    r"(?:nvidia-(?:driver|utils|headless|dkms|kernel)(?:-\S{1,40})?|libnvidia-(?:compute|gl|ml|decode|encode)\S{0,40}|"
+    r"libcuda1|cuda|cuda-drivers(?:-\d{1,4})?|xserver-xorg-video-nvidia\S{0,40})"
+)
+"""An apt package that contains a part of NVIDIA's driver, or requires one."""
+_INTERPRETER_PATH = re.compile(
+    r"^/(?:usr/?|usr/local/?|(?:usr/|usr/local/)?bin(?:/.*)?|opt/?)?$|conda|mamba|pyenv|(?<!/lib)/[^/]*python[\d.]*/?$|/uv(?:/|$)"
+)
+"""A path that contains a Python interpreter, if a copy from another stage names it."""
+_DASH = re.compile("[\u2012-\u2015\u2212]")
+"""A typographic dash, which editors and web pages put in place of a hyphen."""
+_GPU_PROGRAM = re.compile(
+    r"(?:nvidia-smi|deviceQuery)$|"
+    r"python[\d.]* (?:-\w+ )*\S{0,100}(?:train|finetune|benchmark|gpu_?test|test_?gpu|check_?gpu)\w{0,40}\.py\b"
+)
+"""A command that needs a GPU, or very likely does."""
+_FILE_MAKER = re.compile(
+    r"\b(?:git|curl|wget|tar|unzip|echo|cat|printf|tee|cp|mv|poetry|uv|pip-compile|sed|touch)\b|>"
+)
+"""A command that may write a requirements file."""
+_UPGRADE_OPTIONS = frozenset(
+    {
+        "-U",
+        "--upgrade",
+        "--force-reinstall",
+        "-I",
+        "--ignore-installed",
+        "-t",
+        "--target",
+        "--prefix",
+        "--root",
+    }
+)
+"""pip options with which an installed version that meets the requirement is not left alone."""
 _HARMLESS_MENTION = re.compile(
     r"cuda-keyring|3bf863cc|7fa2af80|sources\.list|apt-key|CUDA_VISIBLE|libcuda\.so"
 )
@@ -130,6 +164,16 @@ class ImageModel:
     skips_dependencies: bool = False
     """Whether a pip command has `--no-deps`."""
     pip_calls: list[PipInstall] = field(default_factory=list)
+    foreign_copies: list[tuple[SourceLine, str, str]] = field(default_factory=list)
+    """Copies of packages that were installed for another Python: (line, their Python, the Python here)."""
+    driver_packages: list[SourceLine] = field(default_factory=list)
+    """The apt commands that install a part of NVIDIA's driver."""
+    cpu_conda_lines: list[SourceLine] = field(default_factory=list)
+    """The conda commands that install the CPU build, because no GPU is visible in a build."""
+    gpu_programs: list[SourceLine] = field(default_factory=list)
+    """The commands that need a GPU while the image is built."""
+    impossible_lines: list[tuple[SourceLine, str]] = field(default_factory=list)
+    """Commands that certainly fail, and the reason."""
     refused_pip_lines: list[SourceLine] = field(default_factory=list)
     """Lines on which pip refuses to install, because the system manages its Python (PEP 668)."""
 
@@ -185,6 +229,14 @@ class _ImageReader:
         """The requirements of the current pip command and its files."""
         self.limits: list[PipRequirement] = []
         """The constraints of the current pip command."""
+        self.leaves_installed = False
+        """Whether the current pip command leaves an installed version that meets its requirement."""
+        self.satisfied: InstalledDistribution | None = None
+        """A requirement of TensorFlow that the base image meets, so that pip leaves its TensorFlow alone."""
+        self.has_copied_python = False
+        """Whether a copy from another stage or image brings a Python interpreter."""
+        self.may_have_files = False
+        """Whether a copy or a command may have made files that are not known."""
 
     def apply(self, step: Step, stage: BuildStage) -> None:
         """Apply one step of a stage to the model."""
@@ -200,6 +252,10 @@ class _ImageReader:
 
     def _apply_copy(self, step: Copy, stage: BuildStage) -> None:
         """Record a copy from the build context, or the CUDA and packages that another stage may bring."""
+        self.may_have_files = True
+        if step.source_stage is not None and any(map(_INTERPRETER_PATH.search, step.sources)):
+            self.has_copied_python = True
+            self.subject.foreign_copies.clear()
         if step.source_stage is None:
             self.copies.append(step)
             return
@@ -226,6 +282,17 @@ class _ImageReader:
         if has_packages and source_stage.index not in self.copied_stages:
             self.copied_stages.add(source_stage.index)
             self._add_stage_packages(source_stage)
+            self._compare_pythons(step)
+
+    def _compare_pythons(self, step: Copy) -> None:
+        """Record a copy of packages that were installed for another Python, unless a copy brings that Python, too."""
+        here = self.pythons.version_by_command.get("python3")
+        installations = self.subject.tensorflow_installations
+        other = installations[0].python if len(installations) == 1 else None
+        if None in (here, other) or here == other or self.has_copied_python:
+            return
+        line = SourceLine(f"COPY --from={step.source_stage} {' '.join(step.sources)}", step.line)
+        self.subject.foreign_copies.append((line, other or "", here or ""))
 
     def _list_ancestors(self, stage: BuildStage) -> list[BuildStage]:
         """Return a stage followed by the stages that it builds on."""
@@ -299,6 +366,8 @@ class _ImageReader:
         command = step.command
         text = command.text
         subject = self.subject
+        if _GPU_PROGRAM.match(text.rpartition("/")[2] if command.name == "nvidia-smi" else text):
+            subject.gpu_programs.append(SourceLine(text[:200], command.line))
         if (pip := parse_pip_call(command)) is not None:
             self._apply_pip_call(pip, step)
             return
@@ -307,6 +376,8 @@ class _ImageReader:
                 subject.apt_updates.append((SourceLine(text[:200], apt.line), self.is_apt_list_fixed))
             for name, version in apt.packages if apt.action in ("install", "satisfy", "reinstall") else ():
                 subject.apt_packages[name] = (version, apt.line)
+                if _DRIVER_PACKAGE.fullmatch(name):
+                    subject.driver_packages.append(SourceLine(name, apt.line))
             if apt.has_unknown_argument and _CUDA_MENTION.search(text):
                 subject.cuda_from_other_sources.append(SourceLine(text[:200], apt.line))
             self.pythons.apply_apt(apt)
@@ -314,10 +385,14 @@ class _ImageReader:
         if (conda := parse_conda_call(command)) is not None:
             for name, version in conda.packages:
                 subject.conda_packages[name] = (version, conda.line)
+                is_chosen = "CONDA_OVERRIDE_CUDA" in subject.environment or re.search("cuda|gpu", version)
+                if name == "tensorflow" and not is_chosen and not step.has_cuda_override:
+                    subject.cpu_conda_lines.append(SourceLine(text[:200], conda.line))
             for name in conda.spec_files:
                 subject.unknown_lines.append(SourceLine(f"{name}: files of conda are not read", conda.line))
             self.pythons.apply_conda(conda)
             return
+        self.may_have_files = self.may_have_files or bool(_FILE_MAKER.search(text) or command.redirects)
         self.pythons.apply_command(command)
         self._record_other_command(
             command.name, text, command.line, " ".join(redirect.target for redirect in command.redirects)
@@ -332,7 +407,7 @@ class _ImageReader:
         if "sources.list.d" in text and name in ("rm", "mv", "sed", "find", "unlink"):
             self.is_apt_list_fixed = True
         # 3bf863cc is the key that replaced the retired one, and the cuda-keyring package contains it.
-        if "3bf863cc" in text or "cuda-keyring" in text:
+        if "3bf863cc" in text.lower() or "cuda-keyring" in text:
             self.is_apt_list_fixed = True
         if "ld.so.conf" in text or "ld.so.conf" in targets or "LD_LIBRARY_PATH" in text:
             subject.loader_lines.append(SourceLine(text[:200], line))
@@ -364,6 +439,12 @@ class _ImageReader:
         if self.pythons.is_refused(call, step.command) and call.action == "install":
             subject.refused_pip_lines.append(SourceLine(step.command.text[:200], call.line))
         self.requirements, self.limits = [], []
+        options = {argument.text.partition("=")[0] for argument in step.command.words}
+        self.leaves_installed = not options & _UPGRADE_OPTIONS
+        dashed = next((word.text for word in step.command.words if _DASH.match(word.text.lstrip("-"))), None)
+        if dashed is not None:
+            reason = f"{dashed[:40]} has a typographic dash where a hyphen belongs: it is no option of pip"
+            subject.impossible_lines.append((SourceLine(step.command.text[:200], call.line), reason))
         unknown_counts_before = subject.unnamed_count, len(subject.unknown_lines)
         subject.unnamed_count += call.unnamed_count
         subject.skips_dependencies = subject.skips_dependencies or not call.installs_dependencies
@@ -374,7 +455,6 @@ class _ImageReader:
         for path in call.constraints_files:
             self._apply_requirements_file(path, step, python, depth=0, is_constraint=True)
         if call.action == "install" and call.installs_dependencies and len(subject.pip_calls) < MAX_CALLS:
-            options = {argument.text.partition("=")[0] for argument in step.command.words}
             uses_default_index = (
                 not options & _INDEX_OPTIONS and not subject.environment.keys() & _INDEX_VARIABLES
             )
@@ -402,6 +482,10 @@ class _ImageReader:
         if requirements_file is None:
             kind = "constraints" if is_constraint else "requirements"
             self.subject.unknown_lines.append(SourceLine(f"{kind} {path[:100]} could not be read", step.line))
+            is_named = depth == 0 and "$" not in path and "://" not in path
+            if is_named and not self.may_have_files and self.subject.base.kind != "unknown":
+                reason = f"no line before it brings {path[:100]} into the image"
+                self.subject.impossible_lines.append((SourceLine(step.command.text[:200], step.line), reason))
             return
         name, text = requirements_file
         for number, file_line in iter_requirement_lines(text):
@@ -450,12 +534,32 @@ class _ImageReader:
             return  # already installed, so pip changes nothing
         self.subject.packages[requirement.name] = installed
         if _is_tensorflow(requirement.name):
+            if self._has_in_base(requirement, python):
+                self.satisfied = installed
+                return
+            if self.satisfied is not None and not self.subject.tensorflow_installations:
+                self.subject.tensorflow_installations.append(self.satisfied)
             self.subject.tensorflow_installations = [
                 other
                 for other in self.subject.tensorflow_installations
                 if other.requirement.name != requirement.name
             ]
             self.subject.tensorflow_installations.append(installed)
+
+    def _has_in_base(self, requirement: PipRequirement, python: str | None) -> bool:
+        """Return whether the base image has a TensorFlow with which pip counts this requirement as satisfied."""
+        base = self.subject.base
+        return (
+            self.leaves_installed
+            and not self.subject.tensorflow_installations
+            and base.tensorflow_version is not None
+            and base.kind == "official"
+            and requirement.name == base.tensorflow_package
+            and python == base.python
+            and requirement.is_known
+            and not requirement.extras
+            and versions.satisfies(base.tensorflow_version, requirement.specifier)
+        )
 
 
 def _is_tensorflow(name: str) -> bool:

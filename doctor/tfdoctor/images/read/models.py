@@ -28,6 +28,8 @@ class ShellCommand:
     command: Command
     folder: str | None
     """The working directory. None if unknown."""
+    has_cuda_override: bool = False
+    """Whether the instruction sets CONDA_OVERRIDE_CUDA, with which conda assumes a GPU."""
 
     @property
     def line(self) -> int:
