@@ -60,10 +60,10 @@ def test_folder_is_the_build_context(tfdoctor: Tfdoctor, tmp_path: Path) -> None
         "tfdoctor build --tf 2.15.1 --python-version 3.11 --recipe pip-cuda --anywhere --package six\n"
         in readme
     )
-    assert "docker build -t tfdoctor/tensorflow:2.15.1-cuda12.2-py3.11 .\n" in readme
+    assert "docker build -t localhost/tfdoctor/tensorflow:2.15.1-cuda12.2-py3.11 .\n" in readme
     assert '-v "$PWD":/workspace -v tensorflow-cuda-cache:/var/cache/cuda' in readme
     assert all(f"| `{name}` |" in readme for name in files if name != "README.md")
-    assert f"docker build -t tfdoctor/tensorflow:2.15.1-cuda12.2-py3.11 {folder}" in result.out
+    assert f"docker build -t localhost/tfdoctor/tensorflow:2.15.1-cuda12.2-py3.11 {folder}" in result.out
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_command_has_every_option(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     for form in ("compose", "k8s", "apptainer", "devcontainer"):
         text = tfdoctor(*BUILD_215, *options, "--gpu", "RTX 3090", "--driver", "550", "--emit", form).out
         if form == "devcontainer":
-            text = json.loads(text)["customizations"]["tfdoctor"]["image"]
+            text = json.loads(text)["customizations"]["tfdoctor"]["build"]
         command = text[text.index("tfdoctor build") :].split("\n", 1)[0]
         parsed = shlex.split(command)
         assert parsed[:8] == [
@@ -241,11 +241,14 @@ def test_file_name_cannot_end_the_comment(tfdoctor: Tfdoctor, tmp_path: Path) ->
 def test_compose(tfdoctor: Tfdoctor) -> None:
     text = tfdoctor("build", "--tf", "2.15.1", "--python-version", "3.10", "--emit", "compose").out
     assert text.splitlines()[0] == (
-        "# tfdoctor build --tf 2.15.1 --python-version 3.10 --recipe pip-cuda --anywhere makes the image."
+        "# tfdoctor build --tf 2.15.1 --python-version 3.10 --recipe pip-cuda --anywhere makes the image. "
+        "So does `docker compose build`, after"
     )
     document = yaml.safe_load(text)
     service = document["services"]["tensorflow"]
-    assert service["image"] == "tfdoctor/tensorflow:2.15.1-cuda12.2-py3.10"
+    assert service["image"] == "localhost/tfdoctor/tensorflow:2.15.1-cuda12.2-py3.10"
+    assert service["build"] == "./tensorflow-image"
+    assert (service["shm_size"], service["ulimits"]) == ("1gb", {"memlock": -1})
     assert service["user"] == "1000"
     assert service["volumes"] == [".:/workspace", "tensorflow-cuda-cache:/var/cache/cuda"]
     assert service["deploy"]["resources"]["reservations"]["devices"] == [
@@ -256,7 +259,10 @@ def test_compose(tfdoctor: Tfdoctor) -> None:
 
 def test_devcontainer(tfdoctor: Tfdoctor) -> None:
     document = json.loads(tfdoctor("build", "--tf", "2.15.1", "--emit", "devcontainer", "--uid", "7").out)
-    assert document["image"] == "tfdoctor/tensorflow:2.15.1-cuda12.2-py3.11"
+    assert document["build"] == {
+        "dockerfile": "./tensorflow-image/Dockerfile",
+        "context": "./tensorflow-image",
+    }
     assert document["runArgs"] == ["--gpus", "all"]
     assert document["containerUser"] == "7"
     assert document["mounts"] == ["source=tensorflow-cuda-cache,target=/var/cache/cuda,type=volume"]

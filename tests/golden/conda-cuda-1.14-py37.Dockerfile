@@ -11,7 +11,7 @@ USER 0
 ARG DEBIAN_FRONTEND=noninteractive
 ARG PIP_DISABLE_PIP_VERSION_CHECK=1
 ARG PIP_ROOT_USER_ACTION=ignore
-ARG SOURCE_DATE_EPOCH=1560902400
+ARG SOURCE_DATE_EPOCH=315532800
 
 # Every step ends with settle.sh: two builds of this file give the same files.
 COPY settle.sh /usr/local/share/tfdoctor/
@@ -27,6 +27,7 @@ RUN since=$(date +%s.%N) \
  && /opt/tensorflow/bin/pip install --no-cache-dir --no-compile --no-deps --require-hashes --requirement /usr/local/share/tfdoctor/tools.txt \
  && sh /usr/local/share/tfdoctor/settle.sh "$since" /opt/tensorflow/bin/python 1000 /opt/tensorflow
 
+ARG SOURCE_DATE_EPOCH=1560902400
 COPY tensorflow.txt strip.py /usr/local/share/tfdoctor/
 RUN since=$(date +%s.%N) \
  && /opt/tensorflow/bin/pip install --no-cache-dir --no-compile --no-deps --require-hashes --no-build-isolation \

@@ -12,7 +12,7 @@ USER 0
 ARG DEBIAN_FRONTEND=noninteractive
 ARG PIP_DISABLE_PIP_VERSION_CHECK=1
 ARG PIP_ROOT_USER_ACTION=ignore
-ARG SOURCE_DATE_EPOCH=1635724800
+ARG SOURCE_DATE_EPOCH=315532800
 ARG PIP_CERT=/usr/local/share/tfdoctor/ca.crt
 
 # Every step ends with settle.sh: two builds of this file give the same files.
@@ -29,6 +29,7 @@ RUN since=$(date +%s.%N) \
  && /opt/tensorflow/bin/pip install --no-cache-dir --no-compile --no-deps --require-hashes --requirement /usr/local/share/tfdoctor/tools.txt \
  && sh /usr/local/share/tfdoctor/settle.sh "$since" /opt/tensorflow/bin/python 1000 /opt/tensorflow
 
+ARG SOURCE_DATE_EPOCH=1635724800
 COPY tensorflow.txt strip.py /usr/local/share/tfdoctor/
 RUN since=$(date +%s.%N) \
  && /opt/tensorflow/bin/pip install --no-cache-dir --no-compile --no-deps --require-hashes --no-build-isolation \
@@ -48,6 +49,7 @@ RUN since=$(date +%s.%N) \
  && install -d -m 1777 /home/user /var/cache/cuda \
  && install -d -o 1000 -g 1000 /workspace \
  && touch -cd "@$SOURCE_DATE_EPOCH" /usr/local/share /usr/local/share/tfdoctor /usr/local/share/tfdoctor/* \
+ && rm -f /usr/local/share/tfdoctor/ca.crt \
  && sh /usr/local/share/tfdoctor/settle.sh "$since"
 ENV PATH=/opt/tensorflow/bin:$PATH
 ENV HOME=/home/user

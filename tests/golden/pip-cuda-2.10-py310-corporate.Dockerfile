@@ -4,7 +4,7 @@ USER 0
 ARG DEBIAN_FRONTEND=noninteractive
 ARG PIP_DISABLE_PIP_VERSION_CHECK=1
 ARG PIP_ROOT_USER_ACTION=ignore
-ARG SOURCE_DATE_EPOCH=1668556800
+ARG SOURCE_DATE_EPOCH=315532800
 ARG PIP_INDEX_URL=https://mirror.example/simple/
 ARG PIP_CERT=/usr/local/share/tfdoctor/ca.crt
 
@@ -31,6 +31,7 @@ RUN since=$(date +%s.%N) \
       /opt/tensorflow/lib/python3.10/site-packages/nvidia/cusolver/lib/libcusolverMg.so.* \
  && sh /usr/local/share/tfdoctor/settle.sh "$since" /opt/tensorflow/bin/python 1000 /opt/tensorflow
 
+ARG SOURCE_DATE_EPOCH=1668556800
 COPY tensorflow.txt /usr/local/share/tfdoctor/tensorflow.txt
 RUN since=$(date +%s.%N) \
  && /opt/tensorflow/bin/pip install --no-cache-dir --no-compile --no-deps --require-hashes --no-build-isolation \
@@ -68,6 +69,7 @@ RUN since=$(date +%s.%N) \
  && install -d -m 1777 /home/user /var/cache/cuda \
  && install -d -o 1000 -g 1000 /workspace \
  && touch -cd "@$SOURCE_DATE_EPOCH" /usr/local/share /usr/local/share/tfdoctor /usr/local/share/tfdoctor/* \
+ && rm -f /usr/local/share/tfdoctor/ca.crt \
  && sh /usr/local/share/tfdoctor/settle.sh "$since"
 ENV PATH=/opt/tensorflow/bin:$PATH
 ENV HOME=/home/user

@@ -4,7 +4,7 @@ USER 0
 ARG DEBIAN_FRONTEND=noninteractive
 ARG PIP_DISABLE_PIP_VERSION_CHECK=1
 ARG PIP_ROOT_USER_ACTION=ignore
-ARG SOURCE_DATE_EPOCH=1772755200
+ARG SOURCE_DATE_EPOCH=315532800
 
 # Every step ends with settle.sh: two builds of this file give the same files.
 COPY settle.sh /usr/local/share/tfdoctor/
@@ -30,6 +30,7 @@ RUN since=$(date +%s.%N) \
       /opt/tensorflow/lib/python3.13/site-packages/nvidia/cusolver/lib/libcusolverMg.so.* \
  && sh /usr/local/share/tfdoctor/settle.sh "$since" /opt/tensorflow/bin/python 1000 /opt/tensorflow
 
+ARG SOURCE_DATE_EPOCH=1772755200
 COPY tensorflow.txt /usr/local/share/tfdoctor/tensorflow.txt
 RUN since=$(date +%s.%N) \
  && /opt/tensorflow/bin/pip install --no-cache-dir --no-compile --no-deps --require-hashes --no-build-isolation \

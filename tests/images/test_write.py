@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rules.make_facts import COMPAT
 from tfdoctor.core.errors import UsageError
-from tfdoctor.images.write import validate_index, validate_reference
+from tfdoctor.images.engine.image import render_context
+from tfdoctor.images.write import UserAdditions, validate_index, validate_reference
+from tfdoctor.planning import Option, Recipe, Request
+from tfdoctor.planning.recipes import try_recipe
+from tfdoctor.prediction.fit.models import Host
 
 DIGEST = "sha256:" + "0" * 64
 
@@ -183,3 +189,28 @@ def test_accepted_address_has_safe_characters_only(text: str) -> None:
     except UsageError:
         return
     assert re.fullmatch(r"https?://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._~%/-]*)?", address)
+
+
+def render(tensorflow: str, **additions: Any) -> str:
+    """Return the Dockerfile of a release with CUDA from wheels."""
+    release = COMPAT.find_release(tensorflow)
+    assert release is not None
+    option = try_recipe(COMPAT, release, Request(python="3.13"), Host(), Recipe.PIP_CUDA)
+    assert isinstance(option, Option)
+    return render_context(option, UserAdditions(**additions)).dockerfile
+
+
+def test_releases_share_the_layers_of_cuda() -> None:
+    """No line before the packages of TensorFlow differs, except the comment with the version."""
+    shared = [render(version).partition("COPY tensorflow.txt")[0] for version in ("2.20.0", "2.21.0")]
+    dates = [text.rpartition("ARG SOURCE_DATE_EPOCH=")[2].strip() for text in shared]
+    first, second = (text.partition("\n")[2].rpartition("ARG SOURCE_DATE_EPOCH=")[0] for text in shared)
+    assert first == second
+    assert "cuda.txt" in first
+    assert len(set(dates)) == 2
+
+
+def test_certificate_is_removed_from_the_image() -> None:
+    text = render("2.20.0", ca_certificate=b"x")
+    assert "rm -f /usr/local/share/tfdoctor/ca.crt" in text.rpartition("RUN")[2]
+    assert "ca.crt" not in render("2.20.0")

@@ -19,6 +19,7 @@ from tfdoctor.planning import Method, Recipe, Recommendation, Request, make_pred
 from tfdoctor.planning.arguments import make_plan, parse_gpu, parse_python_version
 from tfdoctor.prediction.fit.models import Host, HostGpu, Reason
 from tfdoctor.render.plan import make_recommendation_json, render_recommendation
+from tfdoctor.verification.simulate.request import parse_memory_mib
 
 COMPAT = Compat.load()
 HOSTS = Path(__file__).parents[1] / "hosts"
@@ -279,3 +280,29 @@ def test_base_of_the_user_may_have_another_python() -> None:
     assert "has Python 3.6, and not 3.8" in conflict.reasons[0].text
     newest = recommend(COMPAT, Request("1.4.1", recipe=Recipe.PIP_CUDA, base="mine:1"), Host())
     assert newest.options or newest.conflict
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "memory"),
+    [
+        ("NVIDIA A100-SXM4-40GB MIG 3g.20gb", "NVIDIA A100-SXM4-40GB MIG 3g.20gb", 20),
+        ("H100 MIG 1g.10gb", "H100 MIG 1g.10gb", 10),
+        ("A100 mig 1g.5gb+me", "NVIDIA A100 MIG 1g.5gb+me", 5),
+    ],
+)
+def test_mig_instance_is_a_gpu(text: str, name: str, memory: int) -> None:
+    gpu = parse_gpu(COMPAT, text)
+    assert gpu.name == name
+    assert gpu.capability == ("9.0" if "H100" in text else "8.0")
+    assert parse_memory_mib(gpu) == memory << 10
+    options = recommend(COMPAT, Request(), Host(cards=(gpu,)), with_suggestions=False).options
+    assert any("one MIG instance" in caveat.text for caveat in options[0].caveats)
+    with pytest.raises(UsageError):
+        parse_gpu(COMPAT, "MIG 3g.20gb")
+
+
+def test_own_builds_of_nvidia_are_an_answer() -> None:
+    host = Host(cards=(parse_gpu(COMPAT, "GB10"),), machine="aarch64")
+    assert recommend(COMPAT, Request(), host).has_other_builds
+    assert not recommend(COMPAT, Request(tensorflow="2.21"), host).has_other_builds
+    assert not recommend(COMPAT, Request(), Host(machine="aarch64")).has_other_builds

@@ -117,7 +117,7 @@ def test_host_remedies_stay() -> None:
     [
         ("app", "localhost/app:latest-fixed"),
         ("python:3.13-slim", "localhost/python:3.13-slim-fixed"),
-        ("tfdoctor/tensorflow:2.21.0", "localhost/tensorflow:2.21.0-fixed"),
+        ("localhost/tfdoctor/tensorflow:2.21.0", "localhost/tensorflow:2.21.0-fixed"),
         ("team/app:1", "team/app:1-fixed"),
         ("localhost:5000/team/app", "localhost:5000/team/app:latest-fixed"),
         ("app@sha256:" + "0" * 64, "localhost/fixed:1"),
@@ -131,7 +131,7 @@ def test_new_image_has_its_own_name(image: str, new: str) -> None:
 
 def test_rebuilt_image_has_no_tag_of_the_old_contents() -> None:
     assert (
-        choose_image_name("tfdoctor/tensorflow:2.21.0-cuda12.9", is_rebuilt=True)
+        choose_image_name("localhost/tfdoctor/tensorflow:2.21.0-cuda12.9", is_rebuilt=True)
         == "localhost/tensorflow:fixed"
     )
     assert choose_image_name("team/app:2.21", is_rebuilt=True) == "team/app:fixed"

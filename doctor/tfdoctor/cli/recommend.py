@@ -67,4 +67,5 @@ def recommend(
         write_json(make_recommendation_json(recommendation))
     else:
         OUT.write(render_recommendation(recommendation, verbose=verbose, **OUT.layout))
-    return ExitCode.FOUND if recommendation.conflict is not None else ExitCode.OK
+    has_answer = recommendation.conflict is None or recommendation.has_other_builds
+    return ExitCode.OK if has_answer else ExitCode.FOUND

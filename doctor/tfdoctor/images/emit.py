@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CUDA_CACHE_VOLUME", "EmittedImage", "Form", "emit", "format_run_command", "make_default_tag"]
 
+BUILD_FOLDER = "./tensorflow-image"
+"""The folder beside an emitted file in which the build context is expected."""
 CUDA_CACHE_VOLUME = "tensorflow-cuda-cache"
 """Name of the volume for compiled CUDA kernels in the commands and files that tfdoctor writes."""
 
@@ -65,10 +67,12 @@ class EmittedImage:
 
 
 def make_default_tag(option: Option) -> str:
-    """Return the default name for the image of a plan: `tfdoctor/tensorflow:1.14.0-cuda10.0-py3.6`."""
-    return (
-        f"tfdoctor/tensorflow:{option.tensorflow}-cuda{versions.major_minor(option.cuda)}-py{option.python}"
-    )
+    """Return the default name for the image of a plan: `localhost/tfdoctor/tensorflow:1.14.0-cuda10.0-py3.6`.
+
+    An engine never pulls a name below `localhost/` from a public registry, where anybody may own the name.
+    """
+    cuda = versions.major_minor(option.cuda)
+    return f"localhost/tfdoctor/tensorflow:{option.tensorflow}-cuda{cuda}-py{option.python}"
 
 
 def format_run_command(image: TargetImage, *, user: str = "") -> str:
@@ -91,10 +95,14 @@ def emit(form: Form, image: EmittedImage) -> str:
 def _format_compose(image: EmittedImage) -> str:
     """Return a compose file with a service that runs the image with all GPUs."""
     return (
-        f"# {image.command} makes the image.\n"
+        f"# {image.command} makes the image. So does `docker compose build`, after\n"
+        f"# {image.command} --emit context {BUILD_FOLDER}\n"
         "services:\n"
         "  tensorflow:\n"
         f"    image: {image.tag}\n"
+        f"    build: {BUILD_FOLDER}\n"
+        "    shm_size: 1gb  # NCCL uses it between GPUs\n"
+        "    ulimits: {memlock: -1}\n"
         f"    user: \"{image.uid}\"  # where this folder is another user's: that one's `id -u`\n"
         "    volumes:\n"
         "      - .:/workspace\n"
@@ -115,13 +123,13 @@ def _format_devcontainer(image: EmittedImage) -> str:
     """Return a devcontainer.json for the image."""
     document = {
         "name": f"TensorFlow {image.option.tensorflow}",
-        "image": image.tag,
+        "build": {"dockerfile": f"{BUILD_FOLDER}/Dockerfile", "context": BUILD_FOLDER},
         "hostRequirements": {"gpu": True},
         "runArgs": ["--gpus", "all"],
         "mounts": [f"source={CUDA_CACHE_VOLUME},target={CUDA_CACHE_FOLDER},type=volume"],
         "containerUser": str(image.uid),
         "customizations": {
-            "tfdoctor": {"image": f"{image.command} makes it."},
+            "tfdoctor": {"build": f"{image.command} --emit context {BUILD_FOLDER}, beside this file, writes it."},
             "vscode": {"settings": {"python.defaultInterpreterPath": _find_interpreter_path(image.option)}},
         },
     }

@@ -66,6 +66,8 @@ BUILD_LOGS = (
     "/var/log/dpkg.log",
 )
 """Logs and caches of apt, which differ between builds."""
+SHARED_EPOCH = 315532800
+"""The time stamp of the files in the layers that releases share: 1980-01-01, the first day that a zip file can hold."""
 TOOLS_FILE = "tools.txt"
 LOCK_FILES = ("cuda.txt", "release.txt", "tensorflow.txt")
 """Files with the pinned and hashed packages that pip installs. `TOOLS_FILE` has pip itself."""
@@ -284,6 +286,9 @@ def _make_template_values(
         "stale_lists": STALE_APT_LISTS if _has_nvidia_apt_lists(option) else (),
         "logs": BUILD_LOGS,
         "epoch": _compute_release_epoch(option),
+        "first_epoch": SHARED_EPOCH
+        if option.recipe in (Recipe.PIP_CUDA, Recipe.CONDA_CUDA)
+        else _compute_release_epoch(option),
         "share": SHARE_FOLDER,
         "home": HOME_FOLDER,
         "cache": CUDA_CACHE_FOLDER,

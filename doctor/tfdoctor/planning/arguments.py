@@ -41,6 +41,8 @@ _MIN_DRIVER_BRANCH = 100
 _MAX_MACHINES = 64
 """Limit for the combinations of GPUs that are planned for if GPU names are ambiguous."""
 _GPU_SEPARATOR = re.compile(r"[,;+&]|\band\b")
+_MIG_INSTANCE = re.compile(r"(?<=\S)\s+MIG\s+(\d{1,2}g\.\d{1,3}gb(?:\+\S{1,12})?)$", re.IGNORECASE)
+"""The profile at the end of a MIG instance's name, as in `NVIDIA A100-SXM4-40GB MIG 3g.20gb`."""
 _PYTHON_PATTERN = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
 
@@ -209,6 +211,10 @@ def parse_gpu(compat: Compat, text: str, option: str = "--gpu") -> HostGpu:
             msg = f"{option}: {error}."
             raise UsageError(msg, hint=f"A card's name, or its compute capability: {option} 8.6.") from error
         return HostGpu(f"compute capability {text}", text)
+    instance = _MIG_INSTANCE.search(text)
+    if instance is not None:
+        gpu = parse_gpu(compat, text[: instance.start()], option)
+        return dataclasses.replace(gpu, name=f"{gpu.name} MIG {instance[1].lower()}")
     gpu_by_id = compat.find_gpu_by_pci_id(text)
     if gpu_by_id is not None:
         return HostGpu(gpu_by_id.name, gpu_by_id.capability)

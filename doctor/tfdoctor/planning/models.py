@@ -213,3 +213,10 @@ class Recommendation:
     conflict: Conflict | None
     cpu_remedy: Remedy | None = None
     """A remedy that installs TensorFlow for the CPU, if no GPU build fits the machine."""
+
+    @property
+    def has_other_builds(self) -> bool:
+        """Whether tfdoctor cannot install anything, but NVIDIA's builds for the machine meet the request."""
+        return (
+            self.conflict is not None and bool(self.conflict.arm64_builds) and self.request.tensorflow is None
+        )

@@ -222,7 +222,7 @@ def choose_image_name(image: str, *, is_rebuilt: bool = False) -> str:
         return "localhost/fixed:1"
     folder, slash, name_and_tag = image.rpartition("/")
     name, _, tag = name_and_tag.partition(":")
-    if folder in ("", "library", "tfdoctor", "docker.io/library"):
+    if folder in ("", "library", "docker.io/library") or folder.endswith("tfdoctor"):
         folder, slash = "localhost", "/"
     suffix = "fixed" if is_rebuilt else f"{(tag or 'latest')[:_MAX_TAG_CHARS]}-fixed"
     return f"{folder}{slash}{name}:{suffix}"

@@ -328,12 +328,12 @@ def _print_conflict(
     assert recommendation.conflict is not None  # noqa: S101 - the caller has checked this
     version = recommendation.request.tensorflow
     target = f"TensorFlow {version}" if version else "a TensorFlow"
-    print_hanging(
-        out,
-        Text("✗ ", style="bold red"),
-        clean_line(f"No installation of {target} meets this request."),
-        style="bold",
-    )
+    if recommendation.has_other_builds:
+        headline = "NVIDIA itself has TensorFlow for this machine; the package index has none with GPU code."
+        print_hanging(out, format_mark(Status.WARNING), headline, style="bold")
+    else:
+        headline = f"No installation of {target} meets this request."
+        print_hanging(out, format_mark(Status.BAD), clean_line(headline), style="bold")
     reasons = recommendation.conflict.reasons
     shown_reasons = reasons if verbose else _select_reasons(recommendation)[:max_reasons]
     for reason in shown_reasons:

@@ -131,6 +131,13 @@ def _collect_gpu_results(
     assessment = Assessment()
     if not gpus:
         _warn_about_newest_gpus(assessment, compat, cuda)
+    if any(" MIG " in gpu.name for gpu in gpus):
+        assessment.add_caveat(
+            Cause.NO_DEVICE,
+            "CUDA gives a process one MIG instance: several instances need several processes",
+            "NVIDIA Multi-Instance GPU User Guide: CUDA Device Enumeration",
+            serious=False,
+        )
     for gpu in _iter_distinct_gpus(gpus):
         reason_count = len(assessment.reasons)
         _check_kernel_code(assessment, compat, release, gpu)

@@ -26,7 +26,7 @@ MEMORY_MIB = 16384
 """The memory in MiB of a GPU whose name does not contain it."""
 MULTIPROCESSOR_COUNT = 40
 """The number of multiprocessors of each GPU. It is above TensorFlow's minimum of 8, so that no GPU is ignored."""
-_MEMORY = re.compile(r"\b(\d{1,3}) ?GB\b")
+_MEMORY = re.compile(r"(?:\b|\dg\.)(\d{1,3}) ?GB(?=$|[\s+)])", re.IGNORECASE)
 """The memory in the name of a GPU."""
 _UNSAFE = re.compile(r"[;,\x00-\x1f\x7f]")
 """Characters that a name in the stand-in's variables may not contain: their separators, and control characters."""
@@ -124,8 +124,8 @@ class SimulatedGpus:
 
 def parse_memory_mib(card: HostGpu) -> int | None:
     """Return the memory in MiB that a GPU's name contains, as in `"A100-SXM4-80GB"`, or None."""
-    match = _MEMORY.search(card.name)
-    return int(match[1]) << 10 if match is not None else None
+    sizes = _MEMORY.findall(card.name)  # the last one is that of a MIG instance
+    return int(sizes[-1]) << 10 if sizes else None
 
 
 def make_simulated_gpus(
