@@ -149,6 +149,25 @@ def test_settings_that_replace_those_of_the_user(monkeypatch: pytest.MonkeyPatch
     assert result == PrecheckResult(unknown_reason="odd")
 
 
+@pytest.mark.parametrize(
+    ("resolved", "other"),
+    [
+        ("torch==2.15.0\nnvidia-cudnn-cu13==9.26.0.51 \\\n", "nvidia-cudnn-cu13"),
+        ('{"install": [{"metadata": {"name": "nvidia-nccl-cu13"}}]}', "nvidia-nccl-cu13"),
+        ("nvidia-cudnn-cu12==9.10.2.21\nnvidia-cublas==13.4.1.3\n", ""),
+    ],
+)
+def test_wheel_over_the_files_of_a_pinned_one_is_a_conflict(
+    tmp_path: Path, resolved: str, other: str
+) -> None:
+    (tmp_path / precheck.RESOLVED_FILE).write_text(resolved, encoding="utf-8")
+    pins = ("numpy==2.0", "nvidia-cudnn-cu12==9.10.2.21", "nvidia-nccl-cu12==2.27.3")
+    reason = precheck._find_replaced_wheel(tmp_path, pins)
+    assert other in reason
+    assert bool(reason) is bool(other)
+    assert precheck._find_replaced_wheel(tmp_path, ("numpy==2.0",)) == ""
+
+
 def test_neither_uv_nor_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precheck, "find_uv", lambda _: None)
     monkeypatch.setattr(precheck, "can_run", lambda *_: False)

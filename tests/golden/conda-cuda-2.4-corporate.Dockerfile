@@ -35,7 +35,6 @@ RUN since=$(date +%s.%N) \
  && /opt/tensorflow/bin/pip install --no-cache-dir --no-compile --no-deps --require-hashes --no-build-isolation \
       --requirement /usr/local/share/tfdoctor/tensorflow.txt \
  && /opt/tensorflow/bin/python /usr/local/share/tfdoctor/strip.py /opt/tensorflow/lib/python3.8/site-packages \
- && rm -rf /opt/tensorflow/lib/python3.8/site-packages/tensorflow/include \
  && sh /usr/local/share/tfdoctor/settle.sh "$since" /opt/tensorflow/bin/python 1000 /opt/tensorflow
 
 COPY constraints.txt requirements.txt /usr/local/share/tfdoctor/

@@ -21,14 +21,9 @@ COPY cuda.txt strip.py /usr/local/share/tfdoctor/
 RUN since=$(date +%s.%N) \
  && /opt/tensorflow/bin/pip install --no-cache-dir --no-compile --no-deps --require-hashes --requirement /usr/local/share/tfdoctor/cuda.txt \
  && /opt/tensorflow/bin/python /usr/local/share/tfdoctor/strip.py /opt/tensorflow/lib/python3.10/site-packages/nvidia \
- && rm -rf /opt/tensorflow/lib/python3.10/site-packages/nvidia/*/include \
-      /opt/tensorflow/lib/python3.10/site-packages/nvidia/*/lib/*.a \
-      /opt/tensorflow/lib/python3.10/site-packages/nvidia/cublas/lib/libnvblas.so.* \
+ && rm -rf /opt/tensorflow/lib/python3.10/site-packages/nvidia/*/lib/*.a \
       /opt/tensorflow/lib/python3.10/site-packages/nvidia/cuda_nvcc/nvvm/bin \
       /opt/tensorflow/lib/python3.10/site-packages/nvidia/cuda_nvcc/nvvm/lib64 \
-      /opt/tensorflow/lib/python3.10/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc*.alt.so.* \
-      /opt/tensorflow/lib/python3.10/site-packages/nvidia/cufft/lib/libcufftw.so.* \
-      /opt/tensorflow/lib/python3.10/site-packages/nvidia/cusolver/lib/libcusolverMg.so.* \
  && sh /usr/local/share/tfdoctor/settle.sh "$since" /opt/tensorflow/bin/python 1000 /opt/tensorflow
 
 ARG SOURCE_DATE_EPOCH=1668556800
@@ -38,7 +33,6 @@ RUN since=$(date +%s.%N) \
       --requirement /usr/local/share/tfdoctor/tensorflow.txt \
  && /opt/tensorflow/bin/python /usr/local/share/tfdoctor/strip.py /opt/tensorflow/lib/python3.10/site-packages \
  && rm -rf /opt/tensorflow/lib/python3.10/site-packages/clang \
-      /opt/tensorflow/lib/python3.10/site-packages/tensorflow/include \
  && sh /usr/local/share/tfdoctor/settle.sh "$since" /opt/tensorflow/bin/python 1000 /opt/tensorflow
 
 # The loader finds the libraries through its cache, whatever RUNPATH this TensorFlow has; XLA finds ptxas and

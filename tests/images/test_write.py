@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given
@@ -12,11 +13,15 @@ from hypothesis import strategies as st
 
 from rules.make_facts import COMPAT
 from tfdoctor.core.errors import UsageError
+from tfdoctor.images.engine import image
 from tfdoctor.images.engine.image import render_context
 from tfdoctor.images.write import UserAdditions, validate_index, validate_reference
 from tfdoctor.planning import Option, Recipe, Request
 from tfdoctor.planning.recipes import try_recipe
 from tfdoctor.prediction.fit.models import Host
+
+if TYPE_CHECKING:
+    from tfdoctor.images.engine import ContainerEngine
 
 DIGEST = "sha256:" + "0" * 64
 
@@ -214,3 +219,29 @@ def test_certificate_is_removed_from_the_image() -> None:
     text = render("2.20.0", ca_certificate=b"x")
     assert "rm -f /usr/local/share/tfdoctor/ca.crt" in text.rpartition("RUN")[2]
     assert "ca.crt" not in render("2.20.0")
+
+
+def test_added_packages_keep_the_libraries_and_headers_that_they_may_need() -> None:
+    plain, extended = render("2.20.0"), render("2.20.0", requirements=("cupy-cuda12x",))
+    for pattern in ("libcurand.so", "nvidia/*/include", "tensorflow/include"):
+        assert pattern in plain
+        assert pattern not in extended
+    assert "*/lib/*.a" in extended
+
+
+@pytest.mark.parametrize(
+    ("free", "url", "is_short"),
+    [(1 << 30, "unix:///x", True), (1 << 40, "unix:///x", False), (1 << 30, "tcp://x", False)],
+)
+def test_disk_without_room_is_named(
+    monkeypatch: pytest.MonkeyPatch, free: int, url: str, is_short: bool
+) -> None:
+    release = COMPAT.find_release("2.20.0")
+    assert release is not None
+    option = try_recipe(COMPAT, release, Request(), Host(), Recipe.PIP_CUDA)
+    assert isinstance(option, Option)
+    monkeypatch.setattr(image.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    client = SimpleNamespace(info=lambda: {"DockerRootDir": "/var/lib/docker"})
+    engine = cast("ContainerEngine", SimpleNamespace(url=url, name="docker", client=client))
+    text = image.describe_disk_shortage(engine, option)
+    assert ("/var/lib/docker has 1.1 GB free" in text) is is_short

@@ -28,7 +28,9 @@ from tfdoctor.environments.installers import (
 )
 from tfdoctor.environments.resolution import (
     CONSTRAINTS_FILE,
+    REPORT_FILE,
     REQUIREMENTS_FILE,
+    RESOLVED_FILE,
     ResolutionRequest,
     format_resolver_reason,
     make_resolver_command,
@@ -109,7 +111,8 @@ def precheck_requirements(
     if conflict:
         return PrecheckResult(conflict_reason=conflict)
     uv = find_uv(env)
-    child_env = make_child_environment(env)
+    # uv resolves for a Python that is not here, and would download it first.
+    child_env = {**make_child_environment(env), "UV_PYTHON_DOWNLOADS": "never"}
     if ca_file is not None:
         child_env |= {"SSL_CERT_FILE": ca_file, "PIP_CERT": ca_file}
     if proxy is not None:
@@ -156,11 +159,29 @@ def precheck_requirements(
         write_lines(folder / CONSTRAINTS_FILE, constraints)
         try:
             run_installer(make_resolver_command(request, folder), env=child_env, on_line=None)
+            return PrecheckResult(conflict_reason=_find_replaced_wheel(folder, constraints))
         except InstallFailedError as error:
             return _parse_failure(error, uses_uv=uv is not None)
         except OSError as error:
             return PrecheckResult(unknown_reason=clean_line(str(error), limit=200))
-    return PrecheckResult()
+
+
+def _find_replaced_wheel(folder: Path, constraints: Sequence[str]) -> str:
+    """Return a clause about a wheel of another CUDA whose files would replace those of a pinned one; "" if there is none.
+
+    The wheels of cuDNN, NCCL and NVSHMEM for all CUDA versions install into the same folders.
+    """
+    files = (folder / RESOLVED_FILE, folder / REPORT_FILE)
+    resolved = "".join(path.read_text(encoding="utf-8", errors="replace") for path in files if path.exists())
+    for line in constraints:
+        pin = re.match(r"(nvidia-(?:cudnn|nccl|nvshmem)-cu)(\d+)==", line)
+        other = re.search(rf"\b{pin[1]}(?!{pin[2]}\b)\d+\b", resolved) if pin is not None else None
+        if pin is not None and other is not None:
+            return (
+                f"they bring {other[0]}, whose files replace those of {line.partition(' ')[0]} in the same folder, which "
+                "TensorFlow opens. Ask for versions that are built for the CUDA of this TensorFlow"
+            )
+    return ""
 
 
 def _list_platform_options() -> tuple[str, ...]:

@@ -129,7 +129,9 @@ def _format_devcontainer(image: EmittedImage) -> str:
         "mounts": [f"source={CUDA_CACHE_VOLUME},target={CUDA_CACHE_FOLDER},type=volume"],
         "containerUser": str(image.uid),
         "customizations": {
-            "tfdoctor": {"build": f"{image.command} --emit context {BUILD_FOLDER}, beside this file, writes it."},
+            "tfdoctor": {
+                "build": f"{image.command} --emit context {BUILD_FOLDER}, beside this file, writes it."
+            },
             "vscode": {"settings": {"python.defaultInterpreterPath": _find_interpreter_path(image.option)}},
         },
     }

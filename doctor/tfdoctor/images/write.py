@@ -270,7 +270,11 @@ def _make_template_values(
         None,
     )
     matching_leftovers = [
-        leftover for leftover in leftovers if versions.satisfies(option.release.version, leftover.tensorflow)
+        leftover
+        for leftover in leftovers
+        if versions.satisfies(option.release.version, leftover.tensorflow)
+        # packages that the user adds may open the other libraries, or compile against the headers
+        and not (extras.requirements and re.search(r"/include$|\.so\.", leftover.pattern))
     ]
     return {
         "tool": __version__,

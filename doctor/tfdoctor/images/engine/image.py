@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -143,6 +144,9 @@ def build_image(
         progress.begin_stage(f"Looking into {reference}")
         option = inspect_base(engine, option)
     option = pin_base(engine, option)
+    shortage = describe_disk_shortage(engine, option)
+    if shortage:
+        progress.begin_stage(f"Note: {shortage}")
     context = render_context(option, extras)
     progress.begin_stage(f"Building {settings.tag}")
     request = BuildRequest(
@@ -172,6 +176,24 @@ def build_image(
         msg = f"the engine built {image_id[:19]} and no longer has it."
         raise EngineError(msg)
     return option, context, image
+
+
+def describe_disk_shortage(engine: ContainerEngine, option: Option) -> str:
+    """Return that the engine's disk has less space than the image needs; "" if it has enough, or if that is unknown."""
+    needed_bytes = option.size_bytes
+    if needed_bytes is None or not engine.url.startswith("unix://"):
+        return ""
+    try:
+        folder = str(engine.client.info().get("DockerRootDir") or "")
+        free_bytes = shutil.disk_usage(folder).free if folder else needed_bytes
+    except (OSError, DockerException, RequestException):
+        return ""
+    if free_bytes >= needed_bytes:
+        return ""
+    return (
+        f"{folder} has {free_bytes / 1e9:.1f} GB free, and the image needs about {needed_bytes / 1e9:.1f} GB, less what is "
+        f"in the cache. To make room: {engine.name} system df; {engine.name} builder prune"
+    )
 
 
 def _report_unfinished(engine: ContainerEngine, tag: str, progress: Progress) -> None:
