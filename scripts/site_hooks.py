@@ -1,7 +1,8 @@
-"""The mkdocs hooks (`hooks` in mkdocs.yml) that add the pages of messages, the explorer, llms.txt and Markdown."""
+"""The mkdocs hooks (`hooks` in mkdocs.yml) that add generated pages, the explorer, llms.txt and Markdown."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -17,22 +18,29 @@ PAGE = "explorer.html"
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add a page for each known message. Raise CalledProcessError if they cannot be written."""
+    """Add a page for each known message and each command. Raise CalledProcessError if they cannot be written."""
     from mkdocs.structure.files import File  # absent where only the functions below are used
 
     with tempfile.TemporaryDirectory() as folder:
-        write_messages(folder)
-        for page in sorted(Path(folder).iterdir()):
-            text = page.read_text(encoding="utf-8")
-            files.append(File.generated(config, f"messages/{page.name}", content=text))
+        write_generated_pages(Path(folder))
+        for page in sorted(Path(folder).rglob("*.md")):
+            name = page.relative_to(folder).as_posix()
+            files.append(File.generated(config, name, content=page.read_text(encoding="utf-8")))
     return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
+    """Link the commands in the table of all commands to their pages, which only the site has."""
+    if page.file.src_uri != "commands.md":
+        return markdown
+    return re.sub(r"(?m)^\| (`tfdoctor ([a-z]+)[^|]*`) \|", r"| [\1](commands/\2.md) |", markdown)
 
 
 def on_post_build(config: Any, **_: object) -> None:
     """Write the explorer, llms.txt and each page as Markdown. Raise CalledProcessError if the explorer fails."""
     site = Path(config["site_dir"])
     pages = list_pages(config["nav"])
-    write_messages(str(site / "messages"))
+    write_generated_pages(site)
     for _title, name in pages:
         if name.startswith("messages/"):
             continue
@@ -48,10 +56,13 @@ def on_post_build(config: Any, **_: object) -> None:
     )
 
 
-def write_messages(folder: str) -> None:
-    """Write the pages of messages into a folder."""
-    script = str(ROOT / "scripts" / "generate_docs.py")
-    subprocess.run([str(PYTHON), script, "--messages", folder], check=True)
+def write_generated_pages(folder: Path) -> None:
+    """Write the pages of messages and commands into subfolders of a folder."""
+    scripts = ROOT / "scripts"
+    subprocess.run(
+        [str(PYTHON), str(scripts / "generate_docs.py"), "--messages", str(folder / "messages")], check=True
+    )
+    subprocess.run([str(PYTHON), str(scripts / "command_pages.py"), str(folder / "commands")], check=True)
 
 
 def list_pages(nav: Any) -> list[tuple[str, str]]:

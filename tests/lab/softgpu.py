@@ -70,8 +70,8 @@ def build_libraries(
 
     The folder belongs on LD_LIBRARY_PATH, and on PATH for `ptxas`, which XLA starts. `tensorflow`: "2.15.1". `cudnn`:
     the version that cuDNN reports ("8.9"); None for the one that the release was built with. Raise LookupError if no
-    such release with GPUs is known. docs/verified.md lists what each release computes with them. cuFFT, cuSPARSE,
-    cuSOLVER and cuRAND are empty: TensorFlow finds them and reports missing functions.
+    such release with GPUs is known. cuFFT, cuSPARSE, cuSOLVER and cuRAND are empty: TensorFlow finds them and reports
+    missing functions.
     """
     release = Compat.load().find_release(tensorflow)
     if release is None or not release.required_libraries or release.cuda is None or release.cudnn is None:

@@ -200,7 +200,9 @@ SITUATION_PAGES: dict[str, tuple[str, str]] = {
     "tensorflow-1": ("1.14 1.15 tf1 contrib", "tfdoctor recommend --tf 1.14"),
     "rtx-50": ("blackwell 5050 5060 5070 5080 5090 sm_120", 'tfdoctor recommend --gpu "RTX 5090"'),
     "old-cards": ("kepler maxwell pascal volta k40 k80 p100 v100", "tfdoctor recommend"),
-    "wsl2": ("wsl wsl2 windows", "tfdoctor check"),
+    "wsl2": ("wsl wsl2", "tfdoctor check"),
+    "windows": ("windows dll", "tfdoctor matrix 2.10 --windows"),
+    "upgrading": ("upgrade upgrading downgrade", "tfdoctor recommend"),
     "cluster": ("slurm srun sbatch hpc cluster apptainer singularity", "tfdoctor check"),
     "kubernetes": ("kubernetes k8s kubectl pod pods", "tfdoctor check"),
     "network": (

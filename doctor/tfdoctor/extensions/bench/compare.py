@@ -27,7 +27,7 @@ MIN_NOISE = 0.07
 """The minimum noise between two runs of a program on one machine, caused by addresses, clocks and order.
 
 Of 486 pairs of measurements of `SHORT_MEASUREMENT_S` or more, 95 % differed by less; so did 99 % of the pairs of whole
-runs (docs/verified.md).
+runs (docs/bench.md).
 """
 MIN_SHORT_NOISE = 0.3
 """The minimum noise for shorter measurements, from 1,074 pairs."""
@@ -43,7 +43,7 @@ MAX_PROCESSOR_RATIO = 1.5
 
 Times on such a processor are not compared.
 
-The effect of another virtual machine on the same core was smaller (docs/verified.md).
+The effect of another virtual machine on the same core was smaller (docs/bench.md).
 """
 MIN_PROCESSOR_CHANGE = 0.05
 """The change of the processor's speed, as the logarithm of the ratio, from which the reason mentions it."""
