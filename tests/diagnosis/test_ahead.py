@@ -16,7 +16,7 @@ from tfdoctor.system import LiveSystem
 
 OPTIONS = {
     "deep": False,
-    "facts": None,
+    "recording_path": None,
     "against": None,
     "timeout": 100.0,
     "fail_on": FailOn.never,
