@@ -168,6 +168,27 @@ def test_file_newer_than_its_record_is_hashed(version: str, tmp_path: Path) -> N
 
 
 @on_every_python
+def test_file_of_tensorflow_with_other_content_of_the_same_size(version: str, tmp_path: Path) -> None:
+    """patchelf and conda-pack leave objects that work; zeros and broken source do not."""
+    names = ("patched.so", "zeros.so", "edited.py", "broken.py", "older.so")
+    contents = {name: make_elf(5000) if name.endswith(".so") else b"a = 1\n" for name in names}
+    files = {f"tensorflow/{name}": content for name, content in contents.items()}
+    install(tmp_path, "tensorflow", "2.15.1", files, modified=time.time() - 1000)
+    (tmp_path / "tensorflow/patched.so").write_bytes(make_elf(5000)[:4000].ljust(5000, b"\1"))
+    (tmp_path / "tensorflow/zeros.so").write_bytes(bytes(5000))
+    (tmp_path / "tensorflow/edited.py").write_bytes(b"a = 2\n")
+    (tmp_path / "tensorflow/broken.py").write_bytes(b"a = (\n")
+    tensorflow = probe_facts(version, tmp_path).find_distribution("tensorflow")
+    assert tensorflow is not None
+    assert {file.path.partition("/")[2]: file.what for file in tensorflow.differs} == {
+        "patched.so": "changed",
+        "zeros.so": "altered",
+        "edited.py": "changed",
+        "broken.py": "syntax",
+    }
+
+
+@on_every_python
 def test_shadowing_tensorflow_py_is_reported(version: str, tmp_path: Path) -> None:
     """Python imports tensorflow.py instead of the package if it comes first on the path."""
     install(tmp_path / "site", "tensorflow", "2.15.1", {"tensorflow/__init__.py": b""})

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from rules.make_facts import SITE, finding, healthy, make_missing, make_rejected, run, with_loader
+from rules.make_facts import COMPAT, SITE, finding, healthy, make_missing, make_rejected, run, with_loader
 from rules.owners_facts import CU12, CU13, CUDNN, _add_distributions, _make_cudnn, _make_shared
-from tfdoctor.core.facts import Distribution
+from tfdoctor.core.facts import Distribution, Known, value_of
 from tfdoctor.core.facts.files import ChangedFile
+from tfdoctor.core.facts.imports import FileDifference
 from tfdoctor.core.findings import Cause, OutcomeKind, Severity
+from tfdoctor.prediction.stages import predict
 from tfdoctor.rules import changed_files
 
 
@@ -33,6 +35,22 @@ def test_file_with_a_wrong_size(change: ChangedFile, severity: Severity) -> None
     result = finding(changed_files.RULE, _add_distributions(healthy(), _wheel(changed=(change,))))
     assert (result.cause, result.severity) == (Cause.DAMAGED_FILE, severity)
     assert "--force-reinstall --no-deps nvidia-cublas-cu12==12.5.3.2" in result.remedies[0].commands[0]
+
+
+def test_object_with_other_content_of_the_same_size_is_a_warning() -> None:
+    change = FileDifference("tensorflow/libtensorflow_cc.so.2", "changed")
+    facts = healthy()
+    python = value_of(facts.python)
+    assert python is not None
+    wheel = Distribution(
+        "tensorflow", "2.18.1", SITE, "pip", differs=(change, FileDifference("tensorflow/a.py", "changed"))
+    )
+    others = tuple(item for item in python.distributions if item.name != "tensorflow")
+    changed = replace(facts, python=Known(replace(python, distributions=(*others, wheel)), "x"))
+    result = finding(changed_files.RULE, changed)
+    assert (result.severity, len(result.evidence)) == (Severity.WARNING, 1)
+    assert "tensorflow==2.18.1" in result.remedies[0].commands[0]
+    assert predict(changed, COMPAT).gpu_registered is True
 
 
 def test_size_of_a_file_with_two_owners_is_not_compared() -> None:

@@ -187,7 +187,12 @@ def list_differences(folder, files, installed_at, is_tensorflow):
             ):
                 # Written after the installation: the size is the same, but the content may differ.
                 REMAINING_HASH_BYTES[0] -= status.st_size
-                difference = None if hash_file_prefix(path, status.st_size) == recorded_hash else "altered"
+                if hash_file_prefix(path, status.st_size) != recorded_hash:
+                    difference = "altered"
+                    if is_tensorflow and path.endswith(".py"):
+                        difference = "syntax" if has_syntax_error(path) else "changed"
+                    elif is_tensorflow and not is_foreign_object(path):
+                        difference = "changed"  # patchelf, strip and conda-pack change objects that work
         except (IOError, OSError) as error:
             difference = "unreadable" if error.errno == errno.EACCES else "missing"
         if difference:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
 from tfdoctor.core.causes.steps import Install
+from tfdoctor.core.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.prediction.failures import list_damaged_tensorflow_files
 from tfdoctor.remedies.pip import format_check_command, format_pip_install
@@ -45,7 +46,7 @@ def check(context: RuleContext) -> Result:
         [
             distribution
             for distribution in context.python.distributions
-            if distribution.lost or distribution.changed
+            if distribution.lost or distribution.changed or _list_edited_libraries(distribution)
         ]
         if context.python
         else []
@@ -79,6 +80,9 @@ def check(context: RuleContext) -> Result:
         is_reported_elsewhere |= len(unreported_paths) < len(missing_paths)
         if unreported_paths:
             findings.append(_build_missing_finding(context, wheel, unreported_paths))
+        edited_files = _list_edited_libraries(wheel)
+        if edited_files:
+            findings.append(_build_edited_finding(context, wheel, edited_files))
     if not findings and is_reported_elsewhere:
         return NotApplicable("another finding reports the files that differ from their wheel")
     return findings
@@ -199,6 +203,35 @@ def _build_size_finding(context: RuleContext, wheel: Distribution, files: list[C
         f"{names} is not the file that {wheel.name} {wheel.version} brought: its size differs. {reason}",
         title=f"{names} is not as {wheel.name} {wheel.version} brought it",
         evidence=_list_size_evidence(wheel, files),
+        remedies=[_build_reinstall_remedy(context, wheel)],
+    )
+
+
+def _list_edited_libraries(wheel: Distribution) -> list[str]:
+    """Return the shared objects of TensorFlow that are complete but have other content than recorded, at the same size."""
+    resized_paths = {file.path for file in wheel.changed}
+    return [
+        difference.path
+        for difference in wheel.differs
+        if difference.what == "changed"
+        and difference.path not in resized_paths
+        and ".so" in posixpath.basename(difference.path)
+        and wheel.name in TENSORFLOW_DISTRIBUTIONS
+    ]
+
+
+def _build_edited_finding(context: RuleContext, wheel: Distribution, paths: list[str]) -> Finding:
+    """Return the finding about complete shared objects whose content differs from the record."""
+    names = _join_names(paths)
+    return RULE.make_finding(
+        Cause.DAMAGED_FILE,
+        Severity.WARNING,
+        f"{names} was changed after {wheel.name} {wheel.version} was installed, at the same size: patchelf, strip, conda-pack "
+        "or Nix do that, and a faulty disk, too. The loader accepts it. If TensorFlow crashes, install it again.",
+        title=f"{names} is not as {wheel.name} {wheel.version} brought it",
+        evidence=[
+            Evidence(f"{wheel.location}/{path}", "its hash is not the recorded one") for path in paths[:10]
+        ],
         remedies=[_build_reinstall_remedy(context, wheel)],
     )
 

@@ -103,7 +103,7 @@ def _build_changed_files_finding(
         Evidence(f"{location}/{difference.path}", DAMAGE_PREDICATES[difference.what])
         for difference in differences
     ]
-    names = ", ".join(difference.path.rpartition("/")[2] for difference in differences[:3])
+    names = ", ".join(_shorten_path(difference.path) for difference in differences[:3])
     count_text = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
     if all(difference.what == "unreadable" for difference in differences):
         paths = " ".join(quote(f"{location}/{difference.path}") for difference in differences)
@@ -126,10 +126,26 @@ def _build_changed_files_finding(
         Cause.DAMAGED_FILE,
         Severity.ERROR,
         f"{names}{count_text} of TensorFlow: not as installed, and import tensorflow loads it.",
-        title=f"TensorFlow's installation is damaged: {names}{count_text} {DAMAGE_PREDICATES[differences[0].what]}",
+        title=f"TensorFlow's installation is damaged: {names}{count_text} {_format_predicate(differences)}",
         evidence=evidence,
         remedies=[_build_reinstall_remedy(context, [requirement])],
     )
+
+
+def _shorten_path(path: str) -> str:
+    """Return the file name, with its folder if the name alone says nothing."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder.rpartition('/')[2]}/{name}" if name == "__init__.py" else name
+
+
+def _format_predicate(differences: tuple[FileDifference, ...]) -> str:
+    """Return the predicate of the title, in the plural if there are several files."""
+    predicate = DAMAGE_PREDICATES[differences[0].what]
+    if len(differences) == 1:
+        return predicate
+    plurals = {"is": "are", "was": "were", "has": "have", "may": "may"}
+    verb, _, rest = predicate.partition(" ")
+    return f"{plurals.get(verb, verb)} {rest}"
 
 
 def _build_unregistered_finding(tensorflow: TensorFlowFacts) -> Finding:

@@ -12,9 +12,9 @@ class FileDifference:
     path: str
     """The path relative to the distribution's location."""
     what: str
-    """The difference: "missing", "empty", "cut" (shorter), "changed" (longer, or other text), "altered" (same size,
-    other content), "syntax" (not valid Python), "unreadable" or "numpy-1" (as installed, but compiled for NumPy 1, and
-    NumPy 2 is installed)."""
+    """The difference: "missing", "empty", "cut" (shorter), "changed" (other content that may work), "altered" (other
+    content of the same size; of TensorFlow only objects that are none of this machine), "syntax" (not valid Python),
+    "unreadable" or "numpy-1" (as installed, but compiled for NumPy 1, and NumPy 2 is installed)."""
 
 
 @dataclass(frozen=True, slots=True)
