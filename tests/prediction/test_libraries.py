@@ -225,3 +225,17 @@ def test_missing_names_are_listed_with_those_of_the_import() -> None:
     assert list_missing_libraries(with_loader(healthy(), nameless), build) == (BLAS,)
     unknown = replace(healthy(), loader=Unknown("x"))
     assert list_missing_libraries(unknown, build) == explain_missing_libraries(unknown, build) == ()
+
+
+@pytest.mark.parametrize(
+    ("limit_mib", "import_ok", "registered"),
+    [(None, True, True), (1419, False, False), (1420, True, False), (2719, True, False), (2720, True, True)],
+)
+def test_limit_of_the_address_space(limit_mib: int | None, *, import_ok: bool, registered: bool) -> None:
+    """TensorFlow 2.18.1 takes 1351 MiB for the import and 2673 with its libraries, of which 1230 and 2477 are files."""
+    facts = with_loader(healthy(), import_bytes=1300 << 20, mapped_bytes=2600 << 20)
+    limit = limit_mib << 20 if limit_mib is not None else None
+    facts = replace(facts, machine=replace(facts.machine, address_limit=limit))
+    prediction = predict(facts, COMPAT)
+    assert (prediction.import_ok, prediction.gpu_registered) == (import_ok, registered)
+    assert prediction.cause is (None if registered else Cause.NOT_PERMITTED)

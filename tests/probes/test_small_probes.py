@@ -67,6 +67,25 @@ def test_operating_system_and_processor() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "limits"),
+    [
+        (
+            "Max address space         1536000000           unlimited            bytes     ",
+            (1536000000, None),
+        ),
+        (
+            "Max address space         1536000000           1536000000           bytes",
+            (1536000000, 1536000000),
+        ),
+        ("Max address space         unlimited            unlimited            bytes", (None, None)),
+        ("Max cpu time              1                    2                    seconds", (None, None)),
+    ],
+)
+def test_limits_of_the_address_space(line: str, limits: tuple[int | None, int | None]) -> None:
+    assert machine.parse_address_limits(f"Limit                     Soft Limit\n{line}\n") == limits
+
+
+@pytest.mark.parametrize(
     ("host", "container"),
     [
         ({"exists": {"/.dockerenv": True, "/run/.containerenv": True}}, "docker"),

@@ -17,7 +17,7 @@ from tfdoctor.prediction.failures import (
     list_imported_distributions,
     list_untested_copies,
 )
-from tfdoctor.prediction.libraries import list_forbidden_files
+from tfdoctor.prediction.libraries import compute_needed_address_space, list_forbidden_files
 from tfdoctor.prediction.rehearsal import BREAKING_DIFFERENCES, list_removed_distutils
 from tfdoctor.prediction.shadowing import find_leading_folder, find_leading_package
 
@@ -57,6 +57,11 @@ def find_import_failure(
     loader = value_of(facts.loader)
     if loader is not None and loader.import_needs:
         return _explain_load_failure(facts, build, loader.import_needs[0])
+    if compute_needed_address_space(facts, is_import=True) is not None:
+        return (
+            Cause.NOT_PERMITTED,
+            "The limit of the address space (ulimit -v) is too low for TensorFlow's own files.",
+        )
     opened_libraries = (
         loader.resolutions if loader is not None and build.has_trait("runtime-at-import") else ()
     )

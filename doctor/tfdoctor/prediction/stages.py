@@ -30,7 +30,11 @@ from tfdoctor.prediction.build import (
 )
 from tfdoctor.prediction.driver import find_missing_driver_cause, has_lost_devices, predict_driver_stage
 from tfdoctor.prediction.imports import explain_unknown_import, find_import_failure
-from tfdoctor.prediction.libraries import choose_libraries_cause, list_missing_libraries
+from tfdoctor.prediction.libraries import (
+    choose_libraries_cause,
+    compute_needed_address_space,
+    list_missing_libraries,
+)
 from tfdoctor.prediction.shadowing import predict_hidden_tensorflow
 
 if TYPE_CHECKING:
@@ -183,6 +187,9 @@ def _run_gpu_stages(facts: Facts, tensorflow: TensorFlowFacts, build: Build, com
         return predict_no_gpu(
             choose_libraries_cause(facts, build), f"The loader cannot give it {', '.join(missing)}."
         )
+    if compute_needed_address_space(facts, is_import=False) is not None:
+        reason = "The limit of the address space (ulimit -v) is too low for the CUDA libraries."
+        return predict_no_gpu(Cause.NOT_PERMITTED, reason)
     if loader is not None:
         reasons.append("The loader gives it every library.")
 

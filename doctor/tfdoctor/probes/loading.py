@@ -138,6 +138,8 @@ def probe(
             resolutions=run_result.resolutions,
             import_needs=run_result.failures,
             found=find_installed_libraries(system, python, (*sonames, *missing), process),
+            import_bytes=run_result.import_bytes,
+            mapped_bytes=_sum_sizes(process),
             preload=process.preloaded_names,
             notes=tuple(process.notes),
             without=tuple(_resolve_without_entries(env, run_result, run_model)),
@@ -191,6 +193,12 @@ class _ModelRun:
     resolutions: tuple[Resolution, ...]
     """The results of the dlopen calls."""
     plugins: tuple[Resolution, ...] = ()
+    import_bytes: int = 0
+    """The sizes of the objects that were loaded after the import, added up."""
+
+
+def _sum_sizes(process: LoaderProcess) -> int:
+    return sum(link.elf.size for link in process.loaded_objects)
 
 
 def _run(
@@ -218,6 +226,7 @@ def _run(
         if not result.ok:
             failures = (result,)
     opener = _find_caller(process, tensorflow, caller)
+    import_bytes = _sum_sizes(process)
     resolutions = (
         tuple(_complete_resolution(system, process.dlopen(name, opener)) for name in sonames)
         if opener is not None
@@ -231,6 +240,7 @@ def _run(
         caller=opener,
         resolutions=resolutions,
         plugins=plugins,
+        import_bytes=import_bytes,
     )
 
 

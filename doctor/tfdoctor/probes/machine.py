@@ -20,6 +20,8 @@ def probe(system: System) -> MachineFacts:
         load_text(system, "/etc/os-release") or load_text(system, "/usr/lib/os-release") or ""
     )
     kernel = platform.get("release", "")
+    is_root = platform["uid"] == "0" if platform.get("uid") else None
+    soft_limit, hard_limit = parse_address_limits(load_text(system, "/proc/self/limits") or "")
     return MachineFacts(
         system=platform.get("system", ""),
         machine=platform.get("machine", ""),
@@ -31,7 +33,12 @@ def probe(system: System) -> MachineFacts:
         cpu_flags=parse_cpu_flags(load_text(system, "/proc/cpuinfo", 1 << 14) or ""),
         container=_detect_container(system),
         wsl=_detect_wsl(system, kernel),
-        root=platform["uid"] == "0" if platform.get("uid") else None,
+        root=is_root,
+        address_limit=soft_limit,
+        can_raise_limit=is_root is True
+        or soft_limit is None
+        or hard_limit is None
+        or hard_limit > soft_limit,
         jetson=system.exists("/etc/nv_tegra_release"),
     )
 
@@ -44,6 +51,15 @@ def parse_os_release(text: str) -> dict[str, str]:
         if match:
             fields[match[1]] = clean_line(match[2].strip("\"'"))
     return fields
+
+
+def parse_address_limits(text: str) -> tuple[int | None, int | None]:
+    """Return (soft, hard) limits of the address space in /proc/PID/limits, in bytes; None is unlimited or unknown."""
+    match = re.search(
+        r"^Max address space\s+(\d{1,20}|unlimited)\s+(\d{1,20}|unlimited)\s", text, re.MULTILINE
+    )
+    soft, hard = match.groups() if match is not None else ("", "")
+    return int(soft) if soft.isdigit() else None, int(hard) if hard.isdigit() else None
 
 
 def parse_cpu_flags(text: str) -> frozenset[str]:

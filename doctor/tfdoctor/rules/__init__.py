@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.rules import (
+    address_space_limit,
     both_packages,
     card_health,
     card_slowed,
@@ -147,6 +148,7 @@ ALL_RULES: tuple[Rule, ...] = (
     keras_fails.RULE,
     requirement_not_met.RULE,
     python_on_path.RULE,
+    address_space_limit.RULE,
     container_no_gpu.RULE,
     engine_unreachable.RULE,
     no_nvidia_runtime.RULE,

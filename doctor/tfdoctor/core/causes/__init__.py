@@ -568,7 +568,7 @@ class Cause(str, enum.Enum):
     )
     NOT_PERMITTED = CauseData(
         "not-permitted",
-        "The file exists, but its permissions or its file system (noexec) keep this user from reading or running it.",
+        "The file exists, but its permissions, its file system (noexec) or a limit (ulimit -v) keep this user from using it.",
         finding_title="No permission to read or run a file that TensorFlow needs",
         finding_code="TFD319",
         allows_registration=False,

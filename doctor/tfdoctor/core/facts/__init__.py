@@ -137,6 +137,10 @@ class MachineFacts:
     """The version of the Windows Subsystem for Linux, 1 or 2; None outside of it."""
     root: bool | None
     """Whether this process runs as root; None if that is not known."""
+    address_limit: int | None = None
+    """The limit of a process's address space in bytes (`ulimit -v`); None if there is none or it is not known."""
+    can_raise_limit: bool = True
+    """Whether this user may raise that limit: the hard limit is higher, or the user is root."""
     jetson: bool = False
     """Whether the machine is an NVIDIA Jetson, whose GPU is not on the PCI bus."""
 

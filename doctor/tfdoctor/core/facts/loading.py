@@ -194,6 +194,10 @@ class LoaderFacts:
     """The DT_NEEDED entries of TensorFlow's objects that could not be resolved."""
     found: tuple[FoundElsewhere, ...]
     """Files of missing libraries that were found outside the search path."""
+    import_bytes: int = 0
+    """The sizes of all objects that are mapped after the import of TensorFlow, added up."""
+    mapped_bytes: int = 0
+    """The same after TensorFlow has opened its libraries."""
     preload: tuple[str, ...] = ()
     """The entries of LD_PRELOAD that the loader loads."""
     notes: tuple[str, ...] = ()
