@@ -14,7 +14,7 @@ from tfdoctor.core.facts import Distribution, value_of
 from tfdoctor.core.facts.imports import FileDifference, ImportResult, RehearsalFacts, RehearsalReason, Shadow
 from tfdoctor.core.findings import Cause
 from tfdoctor.prediction import failures
-from tfdoctor.prediction.failures import ImportFailure, list_import_failures
+from tfdoctor.prediction.failures import ImportFailure, get_failure_cause, list_import_failures
 from tfdoctor.rules import import_fails
 
 if TYPE_CHECKING:
@@ -145,6 +145,40 @@ def test_missing_distutils_is_a_fault_of_setuptools(odd: tuple[str, ...], packag
     facts = with_setuptools("packaging>=24; extra == 'core'", "more-itertools")
     failure = make_failure(facts, not_found("distutils", "distutils"), *odd)
     assert (failure.package, failure.is_missing) == (package, False)
+
+
+@pytest.mark.parametrize(
+    ("location", "unread"),
+    [
+        ("/srv/libs", True),
+        ("/srv/__pypackages__/3.12/lib", True),
+        (SITE, False),
+        ("/usr/lib/python3/dist-packages", False),
+    ],
+)
+def test_setuptools_where_no_pth_file_is_read(location: str, *, unread: bool) -> None:
+    """Its distutils then does not exist, whatever the versions of its requirements are."""
+    facts = with_python(
+        healthy(), distributions=(Distribution("setuptools", "70", location),), version="3.12.1"
+    )
+    failure = make_failure(facts, not_found("distutils", "distutils"), "packaging")
+    assert (failure.package, failure.unread_folder) == ("setuptools", location if unread else "")
+
+
+@pytest.mark.parametrize(
+    ("name", "python", "standard_module"),
+    [
+        ("_ctypes", "3.11.7", "_ctypes"),
+        ("_bz2", "3.12.1", "_bz2"),
+        ("distutils", "3.12.1", ""),
+        ("wrapt", "3.11.7", ""),
+    ],
+)
+def test_module_that_python_itself_lacks(name: str, python: str, standard_module: str) -> None:
+    facts = with_python(healthy(), version=python)
+    failure = make_failure(facts, not_found("numpy", name))
+    assert failure.standard_module == standard_module
+    assert (get_failure_cause(failure) is Cause.PYTHON_UNUSABLE) == bool(standard_module)
 
 
 FRAMES = tuple(f"{SITE}/{path}" for path in ("wrapt/__init__.py", "numpy/core/__init__.py", "six.py"))

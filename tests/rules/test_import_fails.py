@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from prediction.rehearsals import with_rehearsal
 from rules.make_facts import (
+    SITE,
     commands,
     context,
     finding,
@@ -14,6 +16,9 @@ from rules.make_facts import (
     with_python,
 )
 from tfdoctor.core.causes.steps import Install
+from tfdoctor.core.facts import Distribution
+from tfdoctor.core.facts.imports import ImportResult
+from tfdoctor.core.findings import Cause
 from tfdoctor.rules import (
     import_fails,
 )
@@ -34,3 +39,53 @@ def test_missing_requirement_is_installed(name):
     # No data say that other releases need it.
     older = with_python(healthy("2.3.4", python="3.8.10"), absent=(name,))
     assert context(older).prediction.import_ok is True
+
+
+@pytest.mark.parametrize(
+    ("base", "command"),
+    [
+        ("/srv/u/.pyenv/versions/3.11.7", "pyenv install --force 3.11.7"),
+        ("/srv/u/.local/share/uv/python/cpython-3.11.7-linux", "uv python install --reinstall 3.11.7"),
+        ("/usr", "sudo apt-get install --reinstall libpython3.11-stdlib python3.11"),
+        ("/opt/python", "/opt/python/bin/python3.11 -c 'import _ctypes'"),
+    ],
+)
+def test_python_without_a_module_of_its_own_is_completed(base, command):
+    """No package provides such a module."""
+    missing = ImportResult(
+        "numpy", "No module named '_ctypes'", "ModuleNotFoundError", import_error=True, not_found="_ctypes"
+    )
+    facts = with_rehearsal(with_python(healthy(), version="3.11.7", base_prefix=base), missing)
+    facts = replace(facts, machine=replace(facts.machine, distribution_id="debian", root=False))
+    result = finding(import_fails.RULE, facts)
+    assert (result.cause, context(facts).prediction.import_ok) == (Cause.PYTHON_UNUSABLE, False)
+    assert command in commands(result)
+    assert ("sudo apt-get install libffi-dev" in commands(result)) == (
+        base not in ("/usr",) and "uv" not in base
+    )
+    assert not any("pip install" in line for line in commands(result))
+
+
+def test_setuptools_is_installed_where_its_pth_file_is_read():
+    missing = ImportResult(
+        "distutils.spawn",
+        "No module named 'distutils'",
+        "ModuleNotFoundError",
+        import_error=True,
+        not_found="distutils",
+    )
+    facts = healthy(python="3.12.1")
+    setuptools = Distribution("setuptools", "80.9.0", "/srv/libs", "pip")
+    facts = with_rehearsal(
+        with_python(
+            facts,
+            version="3.12.1",
+            sys_path=("/srv/libs", SITE),
+            distributions=(*facts.python.value.distributions, setuptools),
+        ),
+        missing,
+    )
+    result = finding(import_fails.RULE, facts)
+    assert "/srv/libs" in result.title
+    assert commands(result)[0].startswith("PYTHONPATH= ")
+    assert commands(result)[0].endswith(" setuptools")

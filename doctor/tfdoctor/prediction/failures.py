@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
@@ -39,6 +40,8 @@ __all__ = [
     "list_untested_copies",
 ]
 
+REMOVED_STANDARD_MODULES = frozenset({"asynchat", "asyncore", "distutils", "imp", "smtpd"})
+"""Modules of the standard library that Python 3.12 no longer has."""
 LOADER_ERROR_PHRASES = (
     "undefined symbol",
     "version `",
@@ -67,6 +70,10 @@ class ImportFailure:
     """Files of the distribution that differ from its RECORD."""
     is_fatal: bool = True
     """False if `import tensorflow` works and only tf.keras fails."""
+    standard_module: str = ""
+    """The module of Python's own library that is missing; "" if none is."""
+    unread_folder: str = ""
+    """The folder of setuptools if Python does not read its .pth file there, without which there is no distutils."""
 
 
 def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, ...]:
@@ -296,6 +303,12 @@ def _make_failure(
 ) -> ImportFailure:
     """Return the failure of a module, with the package that causes it and the reason."""
     is_missing = bool(module.not_found) and not module.not_found.startswith("tensorflow.")
+    standard_module = _find_missing_standard_module(python, module)
+    if standard_module:
+        return ImportFailure(
+            module, "python", is_missing=True, is_fatal=is_fatal, standard_module=standard_module
+        )
+    unread_folder = ""
     if is_missing:
         # Python reports only the first missing part, for example "google" for google.protobuf.
         missing_module = module.name if module.name.startswith(f"{module.not_found}.") else module.not_found
@@ -306,13 +319,16 @@ def _make_failure(
             is_missing = False
         elif installed is not None and module.not_found.partition(".")[0] == "distutils":
             is_missing = False  # setuptools provides distutils, and hides its own import errors
+            if not _reads_pth_files(python, installed.location):
+                unread_folder = installed.location
             suspects = _list_unmet_packages(python) or _list_deviating_names(rehearsal)
             required_suspects = (
                 name
                 for line in installed.requires
                 if (name := parse_required_name(line, allows_extras=True)) in suspects
             )
-            package = package if package in suspects else next(required_suspects, package)
+            if not unread_folder:
+                package = package if package in suspects else next(required_suspects, package)
     else:
         package = _find_responsible_package(python, rehearsal, module)
     error_text = f"{module.error} {module.root}"
@@ -348,7 +364,23 @@ def _make_failure(
         overriding_library=library,
         damaged_files=damage,
         is_fatal=is_fatal,
+        unread_folder=unread_folder,
     )
+
+
+def _find_missing_standard_module(python: PythonFacts, module: ImportResult) -> str:
+    """Return the module of Python's own library that a ModuleNotFoundError names; "" if it names another one."""
+    name = module.not_found
+    is_replaced = name == "distutils" and python.find_distribution("setuptools") is not None
+    is_removed = name in REMOVED_STANDARD_MODULES and versions.is_at_least(python.version, "3.12")
+    is_standard = name in sys.stdlib_module_names and not is_replaced and not is_removed
+    return name if is_standard and not any(shadow.name == name for shadow in python.shadows) else ""
+
+
+def _reads_pth_files(python: PythonFacts, folder: str) -> bool:
+    """Return whether Python reads the .pth files in a folder: it does only in its own and the user's site folders."""
+    own_folders = (*python.site_packages, python.user_site)
+    return folder in own_folders or folder.endswith(("/site-packages", "/dist-packages"))
 
 
 def _is_at_or_below(path: str, parent: str) -> bool:
@@ -374,6 +406,8 @@ def _get_top_module(package: str) -> str:
 
 def get_failure_cause(failure: ImportFailure) -> Cause:
     """Return the cause of a failure."""
+    if failure.standard_module:
+        return Cause.PYTHON_UNUSABLE
     if failure.shadowing_file:
         return Cause.SHADOWED_MODULE
     if failure.overriding_library:

@@ -386,11 +386,7 @@ def _list_folders(
     folders: dict[str, str | None] = {}
     for site in (
         *python.site_packages,
-        *(
-            sys_path_entry
-            for sys_path_entry in python.sys_path
-            if sys_path_entry.endswith(("site-packages", "dist-packages"))
-        ),
+        *python.sys_path,  # a folder of `pip install --target` on PYTHONPATH contains NVIDIA's wheels, too
     ):
         for name in list_names(system, f"{site}/nvidia"):
             folders.setdefault(f"{site}/nvidia/{name}/lib", f"nvidia/{name}")

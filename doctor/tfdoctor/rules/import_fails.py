@@ -163,6 +163,7 @@ RULE = Rule(
     "import tensorflow will fail",
     (
         Cause.PACKAGE_CONFLICT,
+        Cause.PYTHON_UNUSABLE,
         Cause.PROTOBUF_CONFLICT,
         Cause.DAMAGED_FILE,
         Cause.NOT_PERMITTED,

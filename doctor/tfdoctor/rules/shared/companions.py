@@ -10,12 +10,14 @@ from tfdoctor.core.facts import TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.core.facts.imports import FileDifference
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.core.text import join_words, split_path_list
-from tfdoctor.core.versions import parse_project_name, parse_requirement_or_none, satisfies
+from tfdoctor.core.versions import major_minor, parse_project_name, parse_requirement_or_none, satisfies
 from tfdoctor.prediction.failures import get_failure_cause
 from tfdoctor.prediction.imports import find_broken_companions
 from tfdoctor.prediction.rehearsal import MODULE_BY_VARIABLE, find_tested_version, list_unmet_requirements
 from tfdoctor.prediction.shadowing import find_leading_package
 from tfdoctor.remedies.pip import format_check_command, format_pip_install, quote
+from tfdoctor.remedies.system import APT, get_package_manager
+from tfdoctor.remedies.user_permissions import get_sudo_prefix
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import variable_origins
 
@@ -36,6 +38,23 @@ DAMAGE_PREDICATES = {
     "unreadable": "may not be read by this user",
 }
 """The predicate of a sentence for each value of FileDifference.what."""
+DEBIAN_HEADERS_BY_STANDARD_MODULE = {
+    "_ctypes": "libffi-dev",
+    "_bz2": "libbz2-dev",
+    "_lzma": "liblzma-dev",
+    "_sqlite3": "libsqlite3-dev",
+    "_ssl": "libssl-dev",
+    "_hashlib": "libssl-dev",
+    "_uuid": "uuid-dev",
+    "_curses": "libncurses-dev",
+    "_tkinter": "tk-dev",
+    "readline": "libreadline-dev",
+    "zlib": "zlib1g-dev",
+}
+"""Debian and Ubuntu packages without which Python is built without the module."""
+LIBRARY_BY_STANDARD_MODULE = {
+    module: package.removesuffix("-dev") for module, package in DEBIAN_HEADERS_BY_STANDARD_MODULE.items()
+}
 _NUMPY_MISMATCH_TEXTS = (
     "numpy.dtype size changed",
     "numpy.ufunc size changed",
@@ -183,6 +202,10 @@ def build_failing_packages_finding(
     A rehearsal of the import, without TensorFlow itself, showed the `failures`. One remedy fixes all of them.
     """
     first_failure = failures[0]
+    if first_failure.standard_module:
+        return _build_standard_module_finding(context, rule, first_failure)
+    if first_failure.unread_folder:
+        return _build_distutils_finding(context, rule, first_failure)
     rehearsed_import = first_failure.import_result
     names = join_words([_format_package(context, failure) for failure in failures])
     if first_failure.overriding_library:
@@ -221,6 +244,85 @@ def build_failing_packages_finding(
         title=title,
         evidence=_list_evidence(context, failures),
         remedies=[_build_remedy(context, failures)],
+    )
+
+
+def _build_standard_module_finding(context: RuleContext, rule: Rule, failure: ImportFailure) -> Finding:
+    """Return the finding that this Python lacks a module of its own library."""
+    module, python = failure.standard_module, context.python
+    library = LIBRARY_BY_STANDARD_MODULE.get(module, "")
+    base = python.base_prefix if python is not None else ""
+    reason = (
+        f"it was built where {library}'s headers were missing"
+        if library
+        else "its installation is incomplete"
+    )
+    return rule.make_finding(
+        Cause.PYTHON_UNUSABLE,
+        Severity.ERROR,
+        f"import tensorflow stops with ModuleNotFoundError: No module named {module!r}. That is a part of Python itself, which "
+        f"no package provides: {reason}.",
+        title=f"import tensorflow fails: this Python ({base}) has no {module}",
+        evidence=[Evidence(f"import {failure.import_result.name}", failure.import_result.error)],
+        remedies=[_build_python_remedy(context, module)],
+    )
+
+
+def _build_python_remedy(context: RuleContext, module: str) -> Remedy:
+    """Return the remedy that completes this Python, depending on who installed it."""
+    target, python = context.target, context.python
+    base, version = (python.base_prefix, python.version) if python is not None else ("", "")
+    minor, sudo = version.rpartition(".")[0], get_sudo_prefix(target)
+    check_command = format_check_command(target)
+    if python is not None and python.conda_prefix:
+        command = f"conda install --prefix {quote(python.conda_prefix)} --force-reinstall python={version}"
+        return Remedy("Install conda's Python again.", (command, check_command))
+    if "/uv/python/" in base:
+        return Remedy(
+            "Have uv install this Python again.", (f"uv python install --reinstall {version}", check_command)
+        )
+    is_apt = get_package_manager(target) == APT
+    if base == "/usr" and is_apt:
+        packages = f"libpython{minor}-stdlib python{minor}" + (" python3-distutils" * (module == "distutils"))
+        command = f"{sudo}apt-get install --reinstall {packages}"
+        return Remedy("Install Python's library again.", (command, check_command), changes_system=True)
+    headers = DEBIAN_HEADERS_BY_STANDARD_MODULE.get(module, "")
+    commands = [f"{sudo}apt-get install {headers}"] if headers and is_apt else []
+    if "/.pyenv/versions/" in base or "/pyenv/versions/" in base:
+        name = posixpath.basename(base)
+        text = f"Install what {module} needs, and have pyenv build this Python again: environments made with it stay."
+        return Remedy(
+            text, (*commands, f"pyenv install --force {name}", check_command), changes_system=bool(commands)
+        )
+    return Remedy(
+        f"Install what {module} needs ({headers or 'see the log of its build'}), and build this Python again in {base}, or make "
+        "the environment with another Python.",
+        (*commands, f"{base}/bin/python{minor} -c 'import {module}'"),
+        changes_system=bool(commands),
+    )
+
+
+def _build_distutils_finding(context: RuleContext, rule: Rule, failure: ImportFailure) -> Finding:
+    """Return the finding that setuptools, which provides distutils, is where Python does not read its .pth file."""
+    folder, python = failure.unread_folder, context.python
+    version = major_minor(python.version) if python is not None else ""
+    return rule.make_finding(
+        Cause.PACKAGE_CONFLICT,
+        Severity.ERROR,
+        f"import tensorflow stops with ModuleNotFoundError: No module named 'distutils'. Python {version} has none of its own; "
+        f"setuptools provides it by a .pth file, and Python does not read .pth files in {folder} (pip install --target, "
+        "PYTHONPATH).",
+        title=f"import tensorflow fails: Python {version} has no distutils, and setuptools in {folder} does not replace it",
+        evidence=[Evidence(folder, "contains setuptools; its .pth file is not read there")],
+        remedies=[
+            Remedy(
+                "Install setuptools into this Python itself; the rest stays where it is.",
+                (
+                    f"PYTHONPATH= {format_pip_install(context.target, ['setuptools'])}",
+                    format_check_command(context.target),
+                ),
+            )
+        ],
     )
 
 
