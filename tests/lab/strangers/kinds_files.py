@@ -192,7 +192,36 @@ def _apply_doubled(person: User, arguments: tuple[str, ...]) -> None:
     person.set_variable("shell", "LD_LIBRARY_PATH", str(backup), front=True)
 
 
+def _draw_patched(rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
+    return (rng.choice(ground.native),) if ground.native else None
+
+
+def _patch(person: User, arguments: tuple[str, ...]) -> None:
+    """Change the name of the compiler in an object, at the same size, as patchelf and conda-pack change other texts."""
+    if (person.site / arguments[0]).stat().st_size > MAX_COPIED_BYTES:
+        message = f"{arguments[0]} is too large to be copied"
+        raise Undrawn(message)
+    path = person.make_writable_copy(arguments[0])
+    content = path.read_bytes()
+    position = content.rfind(b"GCC: (")
+    if position < 0:
+        message = f"{arguments[0]} does not name its compiler"
+        raise Undrawn(message)
+    with path.open("r+b") as stream:
+        stream.seek(position)
+        stream.write(b"gcc")
+
+
 KINDS = (
+    Kind(
+        "patched",
+        3,
+        _draw_patched,
+        _patch,
+        lambda _words: Meaning(
+            make_causes("damaged-file"), later=make_causes("damaged-file"), by_hand=None, fix=None
+        ),
+    ),
     Kind("file-damaged", 12, _draw_damaged, _apply_damage, _explain_damaged),
     Kind("file-removed", 6, _draw_removed, _apply_removed, _explain_removed),
     Kind("unreadable", 4, _draw_unreadable, _make_unreadable, _explain_not_permitted, group="user"),

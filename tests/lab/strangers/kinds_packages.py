@@ -328,7 +328,32 @@ def _drop_all(person: User, _words: tuple[str, ...]) -> None:
     person.uninstall(*person.cuda_wheels())
 
 
+def _draw_companion_over(rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
+    name = rng.choice(("numpy", "protobuf", "h5py", "ml-dtypes", "wrapt"))
+    versions = [version for version in ground.versions(name) if version != ground.companions.get(name)]
+    return (name, pick_version(rng, versions)) if name in ground.companions and versions else None
+
+
+def _lay_companion_over(person: User, arguments: tuple[str, ...]) -> None:
+    """Add the files that another version has and the installed one lacks, as conda and pip over each other do."""
+    name, version = arguments
+    folder = person.folder("laid-over")
+    install_wheels(person, "--no-deps", "--target", str(folder), f"{name}=={version}")
+    for path in sorted(folder.rglob("*")):
+        target = person.site / path.relative_to(folder)
+        if path.is_file() and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target)
+
+
 KINDS = (
+    Kind(
+        "companion-laid-over",
+        5,
+        _draw_companion_over,
+        _lay_companion_over,
+        lambda words: explain_companion(words[0]),
+    ),
     Kind("companion-version", 26, _draw_version, _install, lambda words: explain_companion(words[0])),
     Kind("beside", 10, _draw_beside, _install, lambda words: explain_companion(words[0])),
     Kind("companion-dropped", 7, _draw_dropped, _drop, lambda words: explain_companion(words[0])),

@@ -162,7 +162,21 @@ def _explain_unready(arguments: tuple[str, ...]) -> Meaning:
     return Meaning(right, by_hand=is_mendable, fix=is_mendable)
 
 
+def _draw_limit(rng: random.Random, _ground: BaseContents) -> tuple[str, ...] | None:
+    return (str(rng.choice((800, 1000, 1500, 2000, 8000))),)
+
+
+def _limit_address_space(person: User, arguments: tuple[str, ...]) -> None:
+    person.address_kib = int(arguments[0]) << 10
+
+
+def _explain_limit(_words: tuple[str, ...]) -> Meaning:
+    # The limit holds for the user's installers, too.
+    return Meaning(make_causes("not-permitted"), by_hand=None, fix=None)
+
+
 KINDS = (
+    Kind("address-space", 3, _draw_limit, _limit_address_space, _explain_limit, group="limit"),
     Kind(UNREADY, 3, _draw_unready, _leave_unready, _explain_unready, group="search-path"),
     Kind("moved", 5, _draw_moved, _move, _explain_moved, group="place", last=True),
     Kind("another-user", 3, _draw_user, _change_user, _explain_not_permitted, group="user"),

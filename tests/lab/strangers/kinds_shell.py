@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lab import standins
 from lab.strangers.grammar import OWN, VARIABLE_SOURCES, Kind, Meaning, make_causes
+from lab.strangers.ground import Undrawn
 from lab.strangers.kinds_files import damage_file, pick_library
 from lab.strangers.kinds_packages import explain_companion, find_cuda_causes, install_wheels, pick_version
 
@@ -33,6 +34,8 @@ HIDING = (
     "void",
     " 0",
     "0,7,1",
+    "0,3,1",
+    "1,5,0",
 )
 SWITCHES = (
     *(("TF_FORCE_GPU_ALLOW_GROWTH", value) for value in ("true", "banana")),
@@ -422,7 +425,107 @@ def _install_target(person: User, arguments: tuple[str, ...]) -> None:
     install_wheels(person, "--no-deps", "--target", str(person.work / "project"), f"{name}=={version}")
 
 
+# -- Files in the home folder, and what comes first --------------------------------------------------
+
+
+def _draw_keras_file(rng: random.Random, _ground: BaseContents) -> tuple[str, ...] | None:
+    return rng.choice(("torch", "jax", "theano", "tensorflow", "")), rng.choice(
+        ("home", "home", "KERAS_HOME")
+    )
+
+
+def _write_keras_file(person: User, arguments: tuple[str, ...]) -> None:
+    backend, place = arguments
+    folder = person.home / ".keras" if place == "home" else person.folder("keras")
+    folder.mkdir(exist_ok=True)
+    text = f'{{"floatx": "float32", "epsilon": 1e-07, "backend": "{backend}"}}' if backend else "{}"
+    (folder / "keras.json").write_text(text + "\n", encoding="utf-8")
+    if place == "KERAS_HOME":
+        person.set_variable("shell", "KERAS_HOME", str(folder))
+
+
+def _draw_profile(rng: random.Random, _ground: BaseContents) -> tuple[str, ...] | None:
+    return rng.choice((".bashrc", ".profile")), "CUDA_VISIBLE_DEVICES", rng.choice(("", "-1", "NoDevFiles"))
+
+
+def _set_in_profile(person: User, arguments: tuple[str, ...]) -> None:
+    """Export a variable in a file that the user's shell reads when it starts."""
+    file, name, value = arguments
+    (person.home / file).write_text(f"# mine\nexport {name}={value!r}\n", encoding="utf-8")
+    person.set_variable("shell", name, value)
+
+
+def _draw_other_python(rng: random.Random, _ground: BaseContents) -> tuple[str, ...] | None:
+    return (rng.choice(("shim", "link")),)
+
+
+def _put_python_first(person: User, arguments: tuple[str, ...]) -> None:
+    """Put another Python before the activated environment on PATH, as ~/.bashrc does for pyenv's shims."""
+    if person.story.way != "activated":
+        message = "the environment is not activated"
+        raise Undrawn(message)
+    folder = person.folder("elsewhere/shims" if arguments[0] == "shim" else "elsewhere/bin")
+    for name in ("python", "python3"):
+        path = folder / name
+        if arguments[0] == "link":
+            path.symlink_to("/usr/bin/python3")
+        else:
+            path.write_text('#!/bin/sh\nexec /usr/bin/python3 "$@"\n', encoding="utf-8")
+            path.chmod(0o755)
+    person.append(person.root / "bin" / "activate", f"PATH={folder}:$PATH", "export PATH")
+
+
+def _draw_empty_entry(rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
+    library = pick_library(rng, ground)
+    if library is None or "/" not in library:  # of a toolkit outside the environment
+        return None
+    return rng.choice((":{}", "{}:", "/nowhere::{}")), library, rng.choice(("cut", "emptied", "works"))
+
+
+def _add_empty_entry(person: User, arguments: tuple[str, ...]) -> None:
+    """Make an empty entry of LD_LIBRARY_PATH, in a working folder that contains a library of that name."""
+    pattern, library, state = arguments
+    before = person.variables.get("LD_LIBRARY_PATH", "/nowhere/lib")
+    person.set_variable("shell", "LD_LIBRARY_PATH", pattern.format(before))
+    copy = person.here / _get_soname(library)
+    shutil.copy2(person.site / library, copy)
+    if state != "works":
+        damage_file(copy, state, 50)
+
+
 KINDS = (
+    Kind(
+        "keras-file",
+        4,
+        _draw_keras_file,
+        _write_keras_file,
+        lambda _words: Meaning(
+            make_causes("hidden-by-env"), later=make_causes("package-conflict", "hidden-by-env"), fix=None
+        ),
+    ),
+    Kind(
+        "profile-variable",
+        4,
+        _draw_profile,
+        _set_in_profile,
+        lambda _words: Meaning(make_causes("hidden-by-env"), fix=False),
+    ),
+    Kind(
+        "other-python",
+        4,
+        _draw_other_python,
+        _put_python_first,
+        lambda _words: Meaning(make_causes("python-unusable", "tensorflow-missing"), fix=None),
+        group="place",
+    ),
+    Kind(
+        "empty-entry",
+        4,
+        _draw_empty_entry,
+        _add_empty_entry,
+        lambda _words: Meaning(make_causes("damaged-file"), later=make_causes("damaged-file"), fix=None),
+        group="search-path",
+    ),
     Kind("hiding-variable", 8, _draw_hiding, _set_variable, _explain_hiding),
     Kind("switch", 8, _draw_switch, _set_variable, _explain_switch),
     Kind("starting-variable", 5, _draw_starting, _set_variable, _explain_starting),

@@ -35,6 +35,8 @@ class User(Env):
     user: int = 0
     noexec: bool = False
     nvml: bool = True
+    address_kib: int | None = None
+    """The limit of the address space of all commands (`ulimit -v`); None if there is none."""
     alias: Path | None = None
     """The environment's folder as the user knows it, if it is not `root`."""
     gpus: int = 1
@@ -164,6 +166,7 @@ class User(Env):
             script += self._expose_pythons()
         # Enter the folder last; otherwise it would be the one below the mount.
         script += ["mount -o remount,bind,ro /", f"cd {shlex.quote(str(self.here))}"]
+        script += [f"ulimit -v {self.address_kib}"] if self.address_kib is not None else []
         prefix += ["sh", "-c", " && ".join(script) + ' && exec "$@"', "sh"]
         if self.user:
             ids = [f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups"]
