@@ -13,6 +13,7 @@ from rules.make_facts import (
     context,
     finding,
     healthy,
+    run,
     with_python,
 )
 from tfdoctor.core.causes.steps import Install
@@ -89,3 +90,27 @@ def test_setuptools_is_installed_where_its_pth_file_is_read():
     assert "/srv/libs" in result.title
     assert commands(result)[0].startswith("PYTHONPATH= ")
     assert commands(result)[0].endswith(" setuptools")
+
+
+def test_versions_over_each_other_are_removed_and_one_is_installed():
+    """Whichever package raises the error, the mixed one is the cause."""
+    failed = ImportResult(
+        "opt_einsum", "cannot load module more than once per process", "ImportError", import_error=True
+    )
+    facts = healthy("2.13.1")
+    others = tuple(item for item in facts.python.value.distributions if item.name != "numpy")
+    numpys = tuple(Distribution("numpy", version, SITE, "pip") for version in ("1.24.3", "2.4.6"))
+    mixed = with_rehearsal(with_python(facts, distributions=(*others, *numpys)), failed)
+    result = finding(import_fails.RULE, mixed)
+    assert result.title == "import tensorflow fails: numpy 1.24.3 and 2.4.6 are installed over each other"
+    assert [line.rpartition(" -m ")[2] for line in commands(result)[:3]] == [
+        "pip uninstall -y numpy",
+        "pip uninstall -y numpy",
+        "pip install numpy==1.24.3",
+    ]
+    # An import that works, or a copy in another folder, is no problem.
+    works = with_rehearsal(mixed, ImportResult("opt_einsum"))
+    assert not any("over each other" in item.title for item in run(import_fails.RULE, works).findings)
+    apart = (numpys[0], replace(numpys[1], location="/srv/other"))
+    elsewhere = with_rehearsal(with_python(facts, distributions=(*others, *apart)), failed)
+    assert not any("over each other" in item.title for item in run(import_fails.RULE, elsewhere).findings)

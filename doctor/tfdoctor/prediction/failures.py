@@ -18,6 +18,7 @@ from tfdoctor.prediction.rehearsal import (
     find_module_distribution,
     get_import_table,
     list_unmet_requirements,
+    list_versions_laid_over,
     parse_required_name,
 )
 from tfdoctor.prediction.shadowing import find_leading_folder, find_leading_package, get_sys_path_folder
@@ -72,6 +73,8 @@ class ImportFailure:
     """False if `import tensorflow` works and only tf.keras fails."""
     standard_module: str = ""
     """The module of Python's own library that is missing; "" if none is."""
+    installed_versions: tuple[str, ...] = ()
+    """The versions of the distribution if several are installed over each other in one folder; else empty."""
     unread_folder: str = ""
     """The folder of setuptools if Python does not read its .pth file there, without which there is no distutils."""
 
@@ -116,7 +119,27 @@ def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, .
         ]
         if any(failure.is_fatal for failure in suspect_failures):
             reported = suspect_failures
+        reported = _blame_packages_laid_over(python, table, reported)
     return tuple(reported)
+
+
+def _blame_packages_laid_over(
+    python: PythonFacts, table: ImportNeeds, failures: list[ImportFailure]
+) -> list[ImportFailure]:
+    """Return failures of the packages that are installed over each other in place of those that they cause."""
+    first = next((failure for failure in failures if failure.is_fatal and not failure.shadowing_file), None)
+    needed_names = {find_module_distribution(name) for name in table.attributes_by_module}
+    versions_by_name = {
+        name: installed for name, installed in list_versions_laid_over(python).items() if name in needed_names
+    }
+    if first is None or not versions_by_name:
+        return failures
+    return [
+        dataclasses.replace(
+            first, package=name, is_missing=False, damaged_files=(), installed_versions=installed
+        )
+        for name, installed in versions_by_name.items()
+    ]
 
 
 def _iter_working_folder_shadows(

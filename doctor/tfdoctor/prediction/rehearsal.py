@@ -262,6 +262,20 @@ def find_module_distribution(module: str) -> str:
     return versions.normalize_project_name(module.partition(".")[0])
 
 
+def list_versions_laid_over(python: PythonFacts) -> dict[str, tuple[str, ...]]:
+    """Return the versions of each distribution that is registered several times in one folder, by name."""
+    versions_by_place: dict[tuple[str, str], list[str]] = {}
+    for distribution in python.distributions:
+        versions_by_place.setdefault((distribution.name, distribution.location), []).append(
+            distribution.version
+        )
+    return {
+        name: tuple(dict.fromkeys(installed_versions))
+        for (name, _), installed_versions in versions_by_place.items()
+        if len(set(installed_versions)) > 1 and name not in TENSORFLOW_DISTRIBUTIONS
+    }
+
+
 def _iter_oddities(
     python: PythonFacts,
     tensorflow: TensorFlowFacts,
@@ -325,6 +339,11 @@ def _iter_oddities(
         if NUMPY_1_DIFFERENCE in differences:
             yield RehearsalReason(
                 name, f"{name} {distribution.version} is compiled for NumPy 1, and NumPy 2 is installed"
+            )
+    for name, installed_versions in list_versions_laid_over(python).items():
+        if name in relevant:
+            yield RehearsalReason(
+                name, f"{name} {' and '.join(installed_versions)} are registered in one folder"
             )
     for unmet in unmet_requirements:
         if unmet.installed_version is None or unmet.package not in {*relevant, *needed}:

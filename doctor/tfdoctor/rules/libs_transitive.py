@@ -86,7 +86,7 @@ def _describe_missing(
     that have the wrong version.
     """
     sonames = ", ".join(library.soname for library in libraries)
-    verb, found_clause = ("needs", "it is") if len(libraries) == 1 else ("need", "they are")
+    verb, found_clause = ("needs", "is") if len(libraries) == 1 else ("need", "are")
     symbol = next((candidate for library in libraries if (candidate := _parse_undefined_symbol(library))), "")
     if stale_paths:
         names = ", ".join(path.rpartition("/")[2] for path in stale_paths)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor.core.causes.steps import Install
+from tfdoctor.core.causes.steps import Install, Uninstall
 from tfdoctor.core.facts import TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.core.facts.imports import FileDifference
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
@@ -17,7 +17,7 @@ from tfdoctor.prediction.rehearsal import MODULE_BY_VARIABLE, find_tested_versio
 from tfdoctor.prediction.shadowing import find_leading_package
 from tfdoctor.remedies.pip import format_check_command, format_pip_install, quote
 from tfdoctor.remedies.system import APT, get_package_manager
-from tfdoctor.remedies.user_permissions import get_sudo_prefix
+from tfdoctor.remedies.user_permissions import format_uninstall_command, get_sudo_prefix
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import variable_origins
 
@@ -206,6 +206,8 @@ def build_failing_packages_finding(
         return _build_standard_module_finding(context, rule, first_failure)
     if first_failure.unread_folder:
         return _build_distutils_finding(context, rule, first_failure)
+    if first_failure.installed_versions:
+        return _build_laid_over_finding(context, rule, failures)
     rehearsed_import = first_failure.import_result
     names = join_words([_format_package(context, failure) for failure in failures])
     if first_failure.overriding_library:
@@ -299,6 +301,38 @@ def _build_python_remedy(context: RuleContext, module: str) -> Remedy:
         "the environment with another Python.",
         (*commands, f"{base}/bin/python{minor} -c 'import {module}'"),
         changes_system=bool(commands),
+    )
+
+
+def _build_laid_over_finding(context: RuleContext, rule: Rule, failures: Sequence[ImportFailure]) -> Finding:
+    """Return the finding about packages of which several versions are installed over each other."""
+    rehearsed, target = failures[0].import_result, context.target
+    names = [failure.package for failure in failures]
+    labels = join_words(
+        [f"{failure.package} {' and '.join(failure.installed_versions)}" for failure in failures]
+    )
+    # pip removes one version at a time
+    count = max(len(failure.installed_versions) for failure in failures)
+    uninstall_command = format_uninstall_command(target, names)
+    requirements = tuple(choose_missing_requirement(context, name) for name in names)
+    return rule.make_finding(
+        Cause.PACKAGE_CONFLICT,
+        Severity.ERROR,
+        f"import tensorflow stops with {rehearsed.error_type}: {rehearsed.error.rstrip('.')}. {labels} are registered in the "
+        "same folder: the files of one lie over those of the other (pip over conda, or --target twice).",
+        title=f"import tensorflow fails: {labels} are installed over each other",
+        evidence=_list_evidence(context, failures),
+        remedies=[
+            Remedy(
+                "Remove all of its versions, and install one.",
+                (
+                    *((uninstall_command,) * (1 if uninstall_command.startswith("uv ") else count)),
+                    format_pip_install(target, requirements),
+                    format_check_command(target),
+                ),
+                steps=(*(Uninstall(tuple(names)) for _ in range(count)), Install(requirements)),
+            )
+        ],
     )
 
 
