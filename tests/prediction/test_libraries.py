@@ -15,6 +15,7 @@ from rules.make_facts import (
     make_missing,
     with_loader,
 )
+from tfdoctor.core.causes.steps import RemoveEntries
 from tfdoctor.core.facts import (
     FOLDER_DENIED,
     NOEXEC_ERROR,
@@ -25,6 +26,7 @@ from tfdoctor.core.facts import (
     value_of,
 )
 from tfdoctor.core.findings import Cause
+from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.prediction.build import describe_build
 from tfdoctor.prediction.libraries import (
     MissingLibrary,
@@ -239,3 +241,41 @@ def test_limit_of_the_address_space(limit_mib: int | None, *, import_ok: bool, r
     prediction = predict(facts, COMPAT)
     assert (prediction.import_ok, prediction.gpu_registered) == (import_ok, registered)
     assert prediction.cause is (None if registered else Cause.NOT_PERMITTED)
+
+
+@pytest.mark.parametrize(
+    ("real", "cause"),
+    [
+        ("/opt/cuda-12/libcublas.so.12", Cause.LIBS_WRONG_VERSION),
+        ("/opt/cuda-12/libcublas.so.12.4.5", Cause.LIBS_WRONG_VERSION),
+        ("/opt/cuda-11/libcublas.so.11.11.3.6", Cause.LIBS_TRANSITIVE),
+        ("", Cause.LIBS_TRANSITIVE),
+    ],
+)
+def test_link_to_another_version_under_the_name_that_is_opened(real: str, cause: Cause) -> None:
+    """It is found, and needs libraries of its own version."""
+    facts = healthy("2.10.1", python="3.10.13")
+    linked = Resolution(
+        "libcublas.so.11",
+        "/srv/links/libcublas.so.11",
+        "LD_LIBRARY_PATH",
+        "libcublasLt.so.12: cannot open shared object file: No such file or directory",
+        ("libcublasLt.so.12",),
+        needed_by="/srv/links/libcublas.so.11",
+        real=real,
+    )
+    loader = value_of(facts.loader)
+    assert loader is not None
+    others = tuple(item for item in loader.resolutions if item.soname != "libcublas.so.11")
+    facts = with_loader(facts, *others, linked, library_path=("/srv/links",))
+    tensorflow = value_of(facts.tensorflow)
+    assert tensorflow is not None
+    (library,) = explain_missing_libraries(facts, describe_build(tensorflow, COMPAT))
+    assert library.cause is cause
+    assert library.link_target == (real if cause is Cause.LIBS_WRONG_VERSION else "")
+    report = diagnose(facts, COMPAT)
+    assert report.verdict.cause is cause
+    if library.link_target:
+        assert report.root_finding is not None
+        assert "is a link to" in report.root_finding.title
+        assert report.root_finding.remedies[0].steps[0] == RemoveEntries("LD_LIBRARY_PATH", ("/srv/links",))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.facts import (
@@ -68,6 +69,8 @@ class MissingLibrary:
     """Usable files with this soname in folders that the loader does not search."""
     other_versions: tuple[FoundElsewhere, ...]
     """Files of the same library with another soname, or of another CUDA version."""
+    link_target: str = ""
+    """The file of another version to which the file with this soname is a link; "" if it is none."""
     file_problem: str = ""
     """The problem of the file at which the loader stops; "" if it stops at none."""
 
@@ -171,8 +174,11 @@ def _explain_library(
     )
     if any("/nvidia/" in path or posixpath.dirname(path) in used_folders for path in unusable_paths):
         was_skipped = False  # such a folder has no libraries for other machines, so the file is damaged
+    link_target = find_foreign_link_target(resolution)
     if list_forbidden_files(resolution, is_elsewhere=bool(usable_files or other_versions)):
         cause = Cause.NOT_PERMITTED
+    elif link_target:
+        cause = Cause.CUDNN_VERSION_MISMATCH if stem == "libcudnn" else Cause.LIBS_WRONG_VERSION
     elif resolution.path is not None and (name == resolution.soname or was_skipped):
         cause = Cause.LIBS_TRANSITIVE
     elif problem and not was_skipped:
@@ -190,8 +196,16 @@ def _explain_library(
         resolution=resolution,
         usable_files=usable_files,
         other_versions=other_versions or tuple(file for file in same_name_files if file not in usable_files),
+        link_target=link_target,
         file_problem=problem,
     )
+
+
+def find_foreign_link_target(resolution: Resolution) -> str:
+    """Return the file of the same library with another soname to which the found file is a link; "" if it is none."""
+    stem, target_name = resolution.soname.split(".so")[0], posixpath.basename(resolution.real)
+    is_same_library = re.match(rf"{re.escape(stem)}\.so\.\d", target_name) is not None
+    return resolution.real if is_same_library and not _is_same_major(target_name, resolution.soname) else ""
 
 
 def list_forbidden_files(resolution: Resolution, *, is_elsewhere: bool = False) -> tuple[LoadAttempt, ...]:

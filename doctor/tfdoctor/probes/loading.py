@@ -151,9 +151,12 @@ def probe(
 
 def _complete_resolution(system: System, resolution: Resolution) -> Resolution:
     """Add the real path, and the version in the file name or in cuDNN's header, to a resolution."""
-    if not resolution.ok or resolution.path is None:
+    if resolution.path is None:
         return resolution
     real = system.realpath(resolution.path)
+    if not resolution.ok:
+        is_link = posixpath.basename(real) != posixpath.basename(resolution.path)
+        return dataclasses.replace(resolution, real=real) if is_link else resolution
     match = FULL_VERSION_SUFFIX.search(real)
     version = match[1] if match is not None else None
     if version is None and resolution.soname.startswith("libcudnn."):

@@ -22,16 +22,19 @@ built for the installed CUDA. A link from one name to the other does not help, b
 from __future__ import annotations
 
 import posixpath
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
+from tfdoctor.core.causes.steps import RemoveEntries, remove_entries
 from tfdoctor.core.facts import Known, value_of
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.core.records import dataclass
 from tfdoctor.core.text import make_lazy_pattern
 from tfdoctor.prediction.fit.compatibility import can_use_release
+from tfdoctor.prediction.libraries import find_foreign_link_target
 from tfdoctor.remedies.libraries import make_library_remedies
-from tfdoctor.remedies.pip import format_check_command, format_pip_install
+from tfdoctor.remedies.pip import format_check_command, format_pip_install, quote
 from tfdoctor.remedies.releases import list_companion_pins
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.libs_not_installed import find_libraries_to_install
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.compat import Release
+    from tfdoctor.core.findings import Finding
     from tfdoctor.prediction.libraries import MissingLibrary
 
 RUNTIME_FILE_PATTERN = make_lazy_pattern(r"libcudart\.so\.(\d{1,2}\.\d{1,2})\.\d{1,4}\Z")
@@ -59,6 +63,8 @@ def check(context: RuleContext) -> Result:
         return ()
     if main_cause is not Cause.LIBS_WRONG_VERSION:
         return NotApplicable("most libraries are not there in any version: TFD201 reports all of them")
+    if any(library.link_target for library in libraries):
+        return [_build_link_finding(context, libraries)]
     names = [missing.soname for missing in needed_libraries]
     other_arch_libraries = [
         library for library in libraries if library.file_problem and not library.other_versions
@@ -96,6 +102,51 @@ def check(context: RuleContext) -> Result:
         ],
     )
     return [path_shadowing.add_shadowing_explanation(context, finding, names)]
+
+
+def _build_link_finding(context: RuleContext, libraries: tuple[MissingLibrary, ...]) -> Finding:
+    """Return the finding about libraries of another CUDA that are linked under the names that TensorFlow opens."""
+    loader, build = context.loader, context.build
+    resolutions = loader.resolutions if loader is not None else ()
+    required_names = build.required_libraries if build is not None else ()
+    linked = [
+        resolution
+        for resolution in resolutions
+        if resolution.soname in required_names and find_foreign_link_target(resolution)
+    ]
+    targets = [
+        f"{resolution.soname} is a link to {posixpath.basename(resolution.real)}" for resolution in linked
+    ]
+    folders = tuple(dict.fromkeys(posixpath.dirname(resolution.path or "") for resolution in linked))
+    hiding = [
+        entry for entry in (loader.library_path if loader is not None else ()) if entry.rstrip("/") in folders
+    ]
+    names = [resolution.soname for resolution in linked]
+    remedies = make_library_remedies(context.target, names)
+    if hiding:
+        step = RemoveEntries("LD_LIBRARY_PATH", tuple(hiding))
+        value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
+        remaining = ":".join(remove_entries(step, value))
+        command = f"export LD_LIBRARY_PATH={quote(remaining)}" if remaining else "unset LD_LIBRARY_PATH"
+        text = f"Take {', '.join(hiding)}, which contains the links, off LD_LIBRARY_PATH. Then: "
+        remedies = [
+            replace(
+                remedy,
+                text=f"{text}{remedy.text}",
+                commands=(command, *remedy.commands),
+                steps=(step, *remedy.steps) if remedy.steps else (),
+            )
+            for remedy in remedies
+        ]
+    return RULE.make_finding(
+        Cause.LIBS_WRONG_VERSION,
+        Severity.ERROR,
+        f"In {', '.join(folders)} {', '.join(targets)}. The functions inside differ, and {libraries[0].soname} does not open: "
+        f"{libraries[0].resolution.error}.",
+        title=f"{targets[0]}: another CUDA under the names that TensorFlow opens",
+        evidence=[Evidence(resolution.path or "", f"leads to {resolution.real}") for resolution in linked],
+        remedies=remedies,
+    )
 
 
 def _format_cuda_series(context: RuleContext) -> str:
