@@ -382,8 +382,10 @@ def _adapt_to_permissions(target: Target, remedy: Remedy) -> list[Remedy]:
     remedies, reason = [], REASON_BY_FOLDER[folder].format(owner=_get_owner(target))
     commands = _make_separate_commands(target, remedy.steps)
     if commands:
-        text = "Put it into your own folder, and add it to the search path before Python starts."
-        remedies.append(Remedy(f"{reason} {text}", commands))
+        text = f"{reason} Put it into your own folder, and add it to the search path before Python starts."
+        if not any(isinstance(step, Install) for step in remedy.steps):  # it is there
+            text = "Add its folder to the search path before Python starts."
+        remedies.append(Remedy(text, commands))
     release = _find_same_release(target)
     if not commands and folder in OWNER_TEXT_BY_FOLDER and release is not None:
         text = f"Make your own environment with TensorFlow {release.version}."

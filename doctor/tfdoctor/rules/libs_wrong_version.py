@@ -70,7 +70,7 @@ def check(context: RuleContext) -> Result:
         library for library in libraries if library.file_problem and not library.other_versions
     ]
     cudas = find_other_cudas(context, libraries)
-    cuda_labels = ", ".join(cuda.label for cuda in cudas[:3])
+    cuda_labels = _join_labels(cudas)
     if len(other_arch_libraries) == len(libraries):
         title = f"{libraries[0].soname} is there for another kind of processor"
         explanation = (
@@ -102,6 +102,19 @@ def check(context: RuleContext) -> Result:
         ],
     )
     return [path_shadowing.add_shadowing_explanation(context, finding, names)]
+
+
+def _join_labels(cudas: list[OtherCuda]) -> str:
+    """Return the labels of up to three versions, each with its first folder and the number of its others."""
+    cudas_by_version: dict[str | None, list[OtherCuda]] = {}
+    for cuda in cudas:
+        cudas_by_version.setdefault(cuda.version, []).append(cuda)
+    return ", ".join(
+        f"{group[0].label[:-1]}, and {len(group) - 1} more folder{'s' * (len(group) > 2)})"
+        if len(group) > 1
+        else group[0].label
+        for group in list(cudas_by_version.values())[:3]
+    )
 
 
 def _build_link_finding(context: RuleContext, libraries: tuple[MissingLibrary, ...]) -> Finding:
