@@ -183,13 +183,10 @@ def _run_gpu_stages(facts: Facts, tensorflow: TensorFlowFacts, build: Build, com
         return predict_no_gpu(
             cause, f"nvmlInit fails: {nvml_facts.init_error or 'unknown error'} ({nvml_facts.init})."
         )
-    if missing and loader is not None and knows_libraries:
-        return predict_no_gpu(
-            choose_libraries_cause(facts, build), f"The loader cannot give it {', '.join(missing)}."
-        )
-    if compute_needed_address_space(facts, is_import=False) is not None:
-        reason = "The limit of the address space (ulimit -v) is too low for the CUDA libraries."
-        return predict_no_gpu(Cause.NOT_PERMITTED, reason)
+    if (missing and loader is not None and knows_libraries) or compute_needed_address_space(
+        facts, is_import=False
+    ) is not None:
+        return predict_no_gpu(*_explain_library_failure(facts, build, missing))
     if loader is not None:
         reasons.append("The loader gives it every library.")
 
@@ -237,6 +234,14 @@ def _find_driver_failure(facts: Facts) -> tuple[Cause, str] | None:
         return (Cause.HIDDEN_BY_ENV, "CUDA_VISIBLE_DEVICES hides every device.") if hides_all else None
     result = predict_driver_stage(facts, driver)
     return result if isinstance(result, tuple) else None
+
+
+def _explain_library_failure(facts: Facts, build: Build, missing: tuple[str, ...]) -> tuple[Cause, str]:
+    """Return (cause, sentence) for CUDA libraries that cannot be loaded: they are missing, or too large for a limit."""
+    if missing:
+        return choose_libraries_cause(facts, build), f"The loader cannot give it {', '.join(missing)}."
+    reason = "The limit of the address space (ulimit -v) is too low for the CUDA libraries."
+    return Cause.NOT_PERMITTED, reason
 
 
 def _explain_missing_tensorflow(facts: Facts) -> tuple[Cause, str] | None:
