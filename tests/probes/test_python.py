@@ -376,11 +376,30 @@ def test_installed_libraries_of_all_folders() -> None:
         (f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9", "nvidia/cudnn"),
         (f"{SITE}/torch/lib/libcudnn.so.8", "torch"),
         ("/more/dist-packages/torch/lib/libcudnn.so.5", "torch"),
+        ("/more/lib/torch/lib/libcudnn.so.4", "torch"),  # pip install --target, on PYTHONPATH
         ("/conda/lib/libcudnn.so.7", "conda"),
         ("/path/libcudnn.so.9", None),
         ("/usr/local/cuda-12/lib64/libcudnn.so.9.1.0", "/usr/local/cuda-12"),
     ]
     assert probe_loading({}, ("libcuda.so.1", "text")).value.found == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "env"),
+    [
+        ("/data/sw/cuda-11.2/lib64", {"PATH": "/usr/bin:/data/sw/cuda-11.2/bin"}),
+        ("/data/toolkit/lib64", {"CUDA_HOME": "/data/toolkit/"}),
+        ("/data/cudnn/lib", {"CUDNN_PATH": "/data/cudnn"}),
+        ("/opt/cuda-11.2/lib64", {}),
+        ("/srv/u/cuda/lib64", {"HOME": "/srv/u"}),
+    ],
+)
+def test_libraries_of_a_toolkit_that_is_elsewhere(path: str, env: dict[str, str]) -> None:
+    files: dict[str, Any] = {f"{path}/libcudnn.so.8": {}}
+    found = probe_loading(files, ("libcudnn.so.8",), env=env).value.found
+    assert [library.path for library in found] == [f"{path}/libcudnn.so.8"]
+    unnamed = probe_loading({"/data/else/lib64/libcudnn.so.8": {}}, ("libcudnn.so.8",), env=env).value.found
+    assert unnamed == ()
 
 
 def test_objects_that_python_has_loaded_and_plugins() -> None:

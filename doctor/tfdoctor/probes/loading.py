@@ -24,7 +24,7 @@ from tfdoctor.probes.loader import LinkMap, LoaderProcess
 from tfdoctor.probes.parsers.cudnn_header import parse_cudnn_header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tfdoctor.core.facts import PythonFacts, TensorFlowFacts
     from tfdoctor.system import System
@@ -41,6 +41,16 @@ SYSTEM_FOLDERS = (
     "/opt/conda/lib",
 )
 """Folders that usually contain CUDA libraries, whether or not the loader searches them."""
+TOOLKIT_VARIABLES = (
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CUDA_ROOT",
+    "CUDA_DIR",
+    "CUDNN_HOME",
+    "CUDNN_PATH",
+    "CUDNN_ROOT",
+)
+"""Variables that name the folder of a CUDA toolkit or of cuDNN. TensorFlow reads none of them."""
 MAX_LIBRARIES = 400
 """The maximum number of libraries that `find_installed_libraries` returns."""
 FULL_VERSION_SUFFIX = re.compile(r"\.so\.(\d{1,6}(?:\.\d{1,6}){2,4})\Z")
@@ -382,6 +392,22 @@ def find_installed_libraries(
     return tuple(libraries.values())
 
 
+def _iter_toolkit_folders(system: System) -> Iterator[str]:
+    """Yield the folders in which CUDA or cuDNN may be installed: the usual ones, and those that variables name."""
+    home = system.env.get("HOME", "").rstrip("/")
+    for parent in ("/usr/local", "/opt", "/opt/nvidia", home):
+        for name in list_names(system, parent) if parent.startswith("/") else ():
+            if name.startswith(("cuda", "cudnn")):
+                yield f"{parent}/{name}"
+    for variable in TOOLKIT_VARIABLES:
+        folder = system.env.get(variable, "").rstrip("/")
+        if folder.startswith("/"):
+            yield folder
+    for entry in system.env.get("PATH", "").split(":"):
+        if entry.startswith("/") and entry.rstrip("/").endswith("/bin") and "cuda" in entry.lower():
+            yield posixpath.dirname(entry.rstrip("/"))
+
+
 def _list_folders(
     system: System, python: PythonFacts, process: LoaderProcess
 ) -> list[tuple[str, str | None]]:
@@ -398,10 +424,9 @@ def _list_folders(
         folders.setdefault(f"{python.conda_prefix}/lib", "conda")
     for folder in process.library_folders:
         folders.setdefault(folder, None)
-    for name in list_names(system, "/usr/local"):
-        if name.startswith("cuda"):
-            for subfolder in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
-                folders.setdefault(f"/usr/local/{name}/{subfolder}", f"/usr/local/{name}")
+    for toolkit in _iter_toolkit_folders(system):
+        for subfolder in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
+            folders.setdefault(f"{toolkit}/{subfolder}", toolkit)
     for folder in SYSTEM_FOLDERS:
         folders.setdefault(folder, None)
     for paths in process.cached_paths_by_soname.values():
