@@ -26,7 +26,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
-from tfdoctor.core.causes.steps import RemoveEntries, remove_entries
+from tfdoctor.core.causes.steps import RemoveEntries
 from tfdoctor.core.facts import Known, value_of
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.core.records import dataclass
@@ -34,7 +34,7 @@ from tfdoctor.core.text import make_lazy_pattern
 from tfdoctor.prediction.fit.compatibility import can_use_release
 from tfdoctor.prediction.libraries import find_foreign_link_target
 from tfdoctor.remedies.libraries import make_library_remedies
-from tfdoctor.remedies.pip import format_check_command, format_pip_install, quote
+from tfdoctor.remedies.pip import format_check_command, format_pip_install
 from tfdoctor.remedies.releases import list_companion_pins
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.libs_not_installed import find_libraries_to_install
@@ -138,9 +138,7 @@ def _build_link_finding(context: RuleContext, libraries: tuple[MissingLibrary, .
     remedies = make_library_remedies(context.target, names)
     if hiding:
         step = RemoveEntries("LD_LIBRARY_PATH", tuple(hiding))
-        value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
-        remaining = ":".join(remove_entries(step, value))
-        command = f"export LD_LIBRARY_PATH={quote(remaining)}" if remaining else "unset LD_LIBRARY_PATH"
+        command = step.format_command(context.facts.environment.variables)
         text = f"Take {', '.join(hiding)}, which contains the links, off LD_LIBRARY_PATH. Then: "
         remedies = [
             replace(
