@@ -211,10 +211,19 @@ def _check_order(arguments: list[str]) -> None:
 def _print_version(is_given: bool) -> None:
     """Print the version and exit if the option is given."""
     if is_given:
-        from tfdoctor import __version__
-
-        sys.stdout.write(f"tfdoctor {__version__}\n")
+        sys.stdout.write(f"tfdoctor {_describe_version()}\n")
         raise typer.Exit
+
+
+def _describe_version() -> str:
+    """Return the version, the commit if it is known, and the date of the tables."""
+    from tfdoctor import __version__
+    from tfdoctor.compat import Compat
+    from tfdoctor.compat.folder import find_commit
+
+    commit = find_commit()
+    commit_text = f"commit {commit}, " if commit else ""
+    return f"{__version__} ({commit_text}tables of {Compat.load().as_of})"
 
 
 def main(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-__all__ = ["DataMissingError", "data_dir"]
+__all__ = ["DataMissingError", "data_dir", "find_commit"]
 
 CHECKOUT_FOLDERS = {"schemas": "docs/schemas", "demo": "tests/hosts"}
 """The folders of a checkout whose path is not their name."""
@@ -28,3 +29,38 @@ def data_dir(name: str) -> Path:
     paths_text = " and ".join(str(folder) for folder in candidates)
     msg = f"tfdoctor's own data folder `{name}` is missing (looked in {paths_text}): reinstall tfdoctor"
     raise DataMissingError(msg)
+
+
+def find_commit() -> str:
+    """Return the commit that the package was built from, or that is checked out. Empty if it is not known."""
+    package = Path(__file__).resolve().parent.parent
+    try:
+        built = (package / "_data" / "build.json").read_text(encoding="utf-8")
+        return str(json.loads(built)["commit"])
+    except (OSError, ValueError, KeyError):
+        return _read_git_head(package.parent.parent)
+
+
+def _read_git_head(root: Path) -> str:
+    """Return the abbreviated commit of a checkout, read from the files of git. Empty if that is not possible."""
+    try:
+        folder = root / ".git"
+        if folder.is_file():  # another working tree of the same repository
+            folder = root / folder.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
+        head = (folder / "HEAD").read_text(encoding="utf-8").strip()
+        reference = head.removeprefix("ref: ")
+        if reference != head:
+            shared = folder / "commondir"
+            common = folder / shared.read_text(encoding="utf-8").strip() if shared.is_file() else folder
+            loose = common / reference
+            lines = (
+                [] if loose.is_file() else (common / "packed-refs").read_text(encoding="utf-8").splitlines()
+            )
+            head = (
+                loose.read_text(encoding="utf-8").strip()
+                if loose.is_file()
+                else next((line.split()[0] for line in lines if line.endswith(f" {reference}")), "")
+            )
+    except (OSError, ValueError):
+        return ""
+    return head[:12]

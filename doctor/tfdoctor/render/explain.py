@@ -11,6 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+import tfdoctor
+from tfdoctor.core.links import format_rule_url
 from tfdoctor.core.text import clean_line, upper_first
 from tfdoctor.diagnosis.explain import choose_next_command
 from tfdoctor.render.json import SCHEMA_VERSION
@@ -59,6 +61,7 @@ def make_explanation_json(explanation: Explanation) -> dict[str, Any]:
 
 
 def _make_rule_json(rule: RuleEntry) -> dict[str, Any]:
+    url = format_rule_url(rule.code, tfdoctor.__version__)
     return {
         "code": rule.code,
         "name": rule.name,
@@ -66,6 +69,7 @@ def _make_rule_json(rule: RuleEntry) -> dict[str, Any]:
         "causes": [cause.value for cause in rule.causes],
         "summary": rule.summary,
         "sections": [{"heading": section.heading, "text": section.text} for section in rule.sections],
+        **({} if url is None else {"url": url}),
     }
 
 
@@ -79,13 +83,16 @@ def render_explanation(
     text, footer = _render(explanation, width, colour=colour), Page(width, coloured=colour)
     if command := choose_next_command(explanation):
         print_more_commands(footer, "What to type here", [(command, "")])
+    url = _find_url(explanation)
+    if url is not None:
+        print_more_commands(footer, "On the web", [(url, "")])
     if (
         complete
         or explanation.query is None
-        or _count_lines(text) + bool(command) + footer.height
+        or _count_lines(text) + bool(footer.height) + footer.height
         <= SCREEN_LINES  # an empty line before the footer
     ):
-        return f"{text}\n{footer.text}" if command else text
+        return f"{text}\n{footer.text}" if footer.height else text
     print_more_commands(
         footer, "More", [(f"tfdoctor explain {shlex.quote(clean_line(explanation.query))} -v", "")]
     )
@@ -94,6 +101,13 @@ def render_explanation(
         if _count_lines(shortened) <= SCREEN_LINES - 1 - footer.height:
             break
     return f"{shortened}\n{footer.text}"
+
+
+def _find_url(explanation: Explanation) -> str | None:
+    """Return the address of the page about the code that the query names, or None if there is none."""
+    if explanation.query is None or len(explanation.rules) != 1:
+        return None
+    return format_rule_url(explanation.rules[0].code, tfdoctor.__version__)
 
 
 def _render(explanation: Explanation, width: int, *, colour: bool) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import tfdoctor
 from tfdoctor.core.findings import OutcomeKind, Severity, Status
+from tfdoctor.core.links import format_rule_url
 from tfdoctor.core.text import clean_line, upper_first
 from tfdoctor.render.paragraphs import Page, Text, print_commands, print_hanging
 
@@ -110,6 +112,7 @@ def format_mark(status: Status, label: str = "") -> Text:
 
 def make_finding_json(finding: Finding) -> dict[str, Any]:
     """Return a finding as the JSON schemas define it."""
+    url = format_rule_url(finding.code, tfdoctor.__version__)
     return {
         "code": finding.code,
         "cause": finding.cause.value,
@@ -128,4 +131,5 @@ def make_finding_json(finding: Finding) -> dict[str, Any]:
             }
             for remedy in finding.remedies
         ],
+        **({} if url is None else {"url": url}),
     }

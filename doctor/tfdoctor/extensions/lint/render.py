@@ -11,8 +11,11 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import tfdoctor
 from tfdoctor.core.findings import Severity
+from tfdoctor.core.links import format_repository_url, format_rule_url, is_published
 from tfdoctor.core.text import clean, clean_line
+from tfdoctor.extensions.lint.codes import LINT_PAGES
 from tfdoctor.render.json import SCHEMA_VERSION, format_json
 from tfdoctor.render.paragraphs import count_columns
 from tfdoctor.render.xml import escape_element, quote_attribute
@@ -162,8 +165,6 @@ def _format_github(result: LintResult, **_options: Any) -> str:
 
 def _format_sarif(result: LintResult, **_options: Any) -> str:
     """Return the problems as SARIF 2.1.0."""
-    import tfdoctor
-
     name_by_code = {problem.code: problem.kind_name for problem in result.problems}
     results = []
     for problem in result.problems:
@@ -199,8 +200,10 @@ def _format_sarif(result: LintResult, **_options: Any) -> str:
     driver = {
         "name": "tfdoctor",
         "version": tfdoctor.__version__,
-        "rules": [{"id": code, "name": name_by_code[code]} for code in sorted(name_by_code)],
+        "rules": [_make_sarif_rule(code, name_by_code[code]) for code in sorted(name_by_code)],
     }
+    if is_published():
+        driver["informationUri"] = format_repository_url()
     invocation = {"executionSuccessful": True, "toolExecutionNotifications": notes}
     run = {
         "tool": {"driver": driver},
@@ -210,6 +213,18 @@ def _format_sarif(result: LintResult, **_options: Any) -> str:
     }
     schema = "https://json.schemastore.org/sarif-2.1.0.json"
     return format_json({"$schema": schema, "version": "2.1.0", "runs": [run]})
+
+
+def _make_sarif_rule(code: str, name: str) -> dict[str, Any]:
+    """Return the description of a rule, which a forge shows beside its results."""
+    url = format_rule_url(code, tfdoctor.__version__)
+    rule: dict[str, Any] = {"id": code, "name": name, **({} if url is None else {"helpUri": url})}
+    page = next((page for page in LINT_PAGES if page.code == code), None)
+    if page is not None:  # None for the rules of Dockerfiles
+        rule["shortDescription"] = {"text": page.title}
+        rule["fullDescription"] = {"text": f"{page.summary} {page.meaning}"}
+        rule["help"] = {"text": page.remedy}
+    return rule
 
 
 def _format_junit(result: LintResult, **_options: Any) -> str:

@@ -1,0 +1,71 @@
+"""Addresses of the project: none while it is published nowhere, and the same one everywhere after that."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import tfdoctor
+from cli.planner import call_tfdoctor
+from tfdoctor.cli.explain import explain
+from tfdoctor.cli.main import make_command_group
+from tfdoctor.core import links
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO = "demo:plain-pip-install"
+
+
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Publish the project, and return the address of the rules' page of this version."""
+    monkeypatch.setattr(links, "PROJECT", "Somebody/tfdoctor")
+    return f"https://somebody.github.io/tfdoctor/{tfdoctor.__version__}/rules/#"
+
+
+def test_no_link_leads_to_a_place_that_is_not_there() -> None:
+    assert links.format_rule_url("TFD201", "1.0") is None
+    for words in (
+        ("explain", "TFD201"),
+        ("explain", "TFD201", "--json"),
+        ("check", "--facts", DEMO, "--json"),
+    ):
+        assert "github.io" not in call_tfdoctor(*words).out
+
+
+def test_the_address_follows_from_the_project(published: str) -> None:
+    assert links.format_rule_url("TFD201", tfdoctor.__version__) == f"{published}tfd201"
+    assert links.format_rule_url("inconclusive", "1.0") is None
+    assert links.format_repository_url("issues") == "https://github.com/Somebody/tfdoctor/issues"
+
+
+def test_explain_and_json_name_it(published: str, capsys: pytest.CaptureFixture[str]) -> None:
+    explain(terms=["TFD201"])
+    assert f"On the web: {published}tfd201" in capsys.readouterr().out
+    explain(terms=["TFD201"], as_json=True)
+    assert json.loads(capsys.readouterr().out)["rules"][0]["url"] == f"{published}tfd201"
+    make_command_group()(["check", "--facts", DEMO, "--json", "--timeout=9"], standalone_mode=False)
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert finding["url"] == f"{published}tfd201"
+
+
+def test_sarif_names_it(published: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "train.py"
+    source.write_text("import os\nos.environ['CUDA_VISIBLE_DEVICE'] = '0'\n")
+    make_command_group()(["lint", "--format", "sarif", str(source)], standalone_mode=False)
+    driver = json.loads(capsys.readouterr().out)["runs"][0]["tool"]["driver"]
+    assert driver["informationUri"] == "https://github.com/Somebody/tfdoctor"
+    (rule,) = driver["rules"]
+    assert rule["helpUri"] == f"{published}tfd711"
+    assert rule["fullDescription"]["text"]
+
+
+def test_no_other_file_spells_the_address() -> None:
+    found = [
+        path.name
+        for path in (ROOT / "doctor").rglob("*.py")
+        if re.search(r"github\.com/[\w-]+/tfdoctor|tfdoctor\.github\.io", path.read_text(encoding="utf-8"))
+    ]
+    assert not found
