@@ -12,6 +12,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
+AUTHOR = "The tfdoctor developers"
 BUILD_FILE = "build.json"
 """A file in the root of the sdist, and in the data of the wheel: {"commit": "…"}."""
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
@@ -82,6 +83,7 @@ class CustomMetadataHook(MetadataHookInterface):
         version = re.findall(r'^__version__ = "(.+)"$', package, re.MULTILINE)[0]
         text = convert_readme((root / "README.md").read_text(encoding="utf-8"), links, version)
         metadata["readme"] = {"content-type": "text/markdown", "text": text}
+        metadata["authors"] = [{"name": AUTHOR, "email": links.format_address()}]
         metadata["urls"] = {
             "Homepage": links.format_repository_url(),
             "Documentation": links.format_docs_url(version),

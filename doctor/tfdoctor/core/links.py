@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["PROJECT", "format_docs_url", "format_repository_url", "format_rule_url", "is_published"]
+__all__ = [
+    "PROJECT",
+    "format_address",
+    "format_docs_url",
+    "format_repository_url",
+    "format_rule_url",
+    "is_published",
+]
 
 PROJECT = "OWNER/tfdoctor"
 """The owner and the name of the repository on the forge. All addresses follow from it.
@@ -22,6 +29,11 @@ def is_published() -> bool:
 def format_repository_url(path: str = "") -> str:
     """Return the address of the repository, or of a path in it such as "issues"."""
     return f"https://github.com/{PROJECT}" + (f"/{path}" if path else "")
+
+
+def format_address() -> str:
+    """Return the mail address of the authors: that of the account, which the forge shows and does not deliver."""
+    return f"{PROJECT.partition('/')[0]}@users.noreply.github.com"
 
 
 def format_docs_url(version: str, page: str = "") -> str:
