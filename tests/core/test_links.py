@@ -10,9 +10,10 @@ import pytest
 
 import tfdoctor
 from cli.planner import call_tfdoctor
-from tfdoctor.cli.explain import explain
+from tfdoctor.cli.explain import explain, load_documentation
 from tfdoctor.cli.main import make_command_group
 from tfdoctor.core import links
+from tfdoctor.diagnosis.explain import CAUSE_BY_LOG_CODE
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = "demo:plain-pip-install"
@@ -20,9 +21,9 @@ DEMO = "demo:plain-pip-install"
 
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Publish the project, and return the address of the rules' page of this version."""
+    """Publish the project, and return the address of the codes' pages of this version."""
     monkeypatch.setattr(links, "PROJECT", "Somebody/tfdoctor")
-    return f"https://somebody.github.io/tfdoctor/{tfdoctor.__version__}/rules/#"
+    return f"https://somebody.github.io/tfdoctor/{tfdoctor.__version__}/codes/"
 
 
 def test_no_link_leads_to_a_place_that_is_not_there() -> None:
@@ -36,19 +37,25 @@ def test_no_link_leads_to_a_place_that_is_not_there() -> None:
 
 
 def test_the_address_follows_from_the_project(published: str) -> None:
-    assert links.format_rule_url("TFD201", tfdoctor.__version__) == f"{published}tfd201"
+    assert links.format_rule_url("TFD201", tfdoctor.__version__) == f"{published}TFD201/"
     assert links.format_rule_url("inconclusive", "1.0") is None
     assert links.format_repository_url("issues") == "https://github.com/Somebody/tfdoctor/issues"
 
 
+def test_every_code_has_its_page() -> None:
+    documentation = load_documentation()
+    codes = {rule.code for rule in documentation.rules} | set(documentation.pages) | set(CAUSE_BY_LOG_CODE)
+    assert {path.stem for path in (ROOT / "docs" / "codes").glob("TFD*.md")} >= codes
+
+
 def test_explain_and_json_name_it(published: str, capsys: pytest.CaptureFixture[str]) -> None:
     explain(terms=["TFD201"])
-    assert f"On the web: {published}tfd201" in capsys.readouterr().out
+    assert f"On the web: {published}TFD201/" in capsys.readouterr().out
     explain(terms=["TFD201"], as_json=True)
-    assert json.loads(capsys.readouterr().out)["rules"][0]["url"] == f"{published}tfd201"
+    assert json.loads(capsys.readouterr().out)["rules"][0]["url"] == f"{published}TFD201/"
     make_command_group()(["check", "--facts", DEMO, "--json", "--timeout=9"], standalone_mode=False)
     (finding,) = json.loads(capsys.readouterr().out)["findings"]
-    assert finding["url"] == f"{published}tfd201"
+    assert finding["url"] == f"{published}TFD201/"
 
 
 def test_sarif_names_it(published: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,7 +65,7 @@ def test_sarif_names_it(published: str, tmp_path: Path, capsys: pytest.CaptureFi
     driver = json.loads(capsys.readouterr().out)["runs"][0]["tool"]["driver"]
     assert driver["informationUri"] == "https://github.com/Somebody/tfdoctor"
     (rule,) = driver["rules"]
-    assert rule["helpUri"] == f"{published}tfd711"
+    assert rule["helpUri"] == f"{published}TFD711/"
     assert rule["fullDescription"]["text"]
 
 

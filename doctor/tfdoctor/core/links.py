@@ -46,4 +46,4 @@ def format_rule_url(code: str, version: str) -> str | None:
     """Return the address of the page about a code, or None if the project or the code has none."""
     if not is_published() or re.fullmatch(r"TFD\d{3}", code) is None:
         return None
-    return format_docs_url(version, f"rules/#{code.lower()}")
+    return format_docs_url(version, f"codes/{code}/")
