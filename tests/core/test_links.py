@@ -31,7 +31,7 @@ def test_no_link_leads_to_a_place_that_is_not_there() -> None:
     for words in (
         ("explain", "TFD201"),
         ("explain", "TFD201", "--json"),
-        ("check", "--facts", DEMO, "--json"),
+        ("check", "--from", DEMO, "--json"),
     ):
         assert "github.io" not in call_tfdoctor(*words).out
 
@@ -53,7 +53,7 @@ def test_explain_and_json_name_it(published: str, capsys: pytest.CaptureFixture[
     assert f"On the web: {published}TFD201/" in capsys.readouterr().out
     explain(terms=["TFD201"], as_json=True)
     assert json.loads(capsys.readouterr().out)["rules"][0]["url"] == f"{published}TFD201/"
-    make_command_group()(["check", "--facts", DEMO, "--json", "--timeout=9"], standalone_mode=False)
+    make_command_group()(["check", "--from", DEMO, "--json", "--timeout=9"], standalone_mode=False)
     (finding,) = json.loads(capsys.readouterr().out)["findings"]
     assert finding["url"] == f"{published}TFD201/"
 
