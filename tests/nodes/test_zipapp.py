@@ -150,3 +150,39 @@ def test_full_disk_is_reported(file: Path, tmp_path: Path) -> None:
     )
     assert result.returncode == 3
     assert result.stderr.startswith("tfdoctor: it could not be unpacked: ")
+
+
+@cache
+def build_complete_content() -> bytes:
+    return build_zipapp(is_complete=True)
+
+
+@pytest.mark.parametrize("python", list_pythons(), ids=lambda path: path.parent.parent.name)
+def test_every_command_works_in_the_complete_file(tmp_path: Path, python: Path) -> None:
+    file = tmp_path / "tfdoctor.pyz"
+    file.write_bytes(build_complete_content())
+    (tmp_path / "train.py").write_text("import os\nos.environ['CUDA_VISIBLE_DEVICE'] = '0'\n")
+    (tmp_path / "old.py").write_text("import tensorflow as tf\nprint tf.Session()\n")
+    (tmp_path / "x.log").write_text("failed call to cuInit: UNKNOWN ERROR (303)\n")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [python, file, *words],
+            env=make_env(tmp_path),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    assert "tables of" in run("--version").stdout
+    assert json.loads(run("check", "--from", "demo:plain-pip-install", "--json").stdout)["findings"]
+    assert json.loads(run("diagnose", "x.log", "--json").stdout)["verdict"]["cause"] == "no-driver"
+    assert "TFD201" in run("explain", "TFD201").stdout
+    assert json.loads(run("matrix", "--tf", "2.20", "--json").stdout)["rows"]
+    assert run("recommend", "--gpu", "RTX 4090", "--driver", "570").returncode == 0
+    assert "FROM " in run("build", "--tf", "2.15", "--gpu", "T4", "--anywhere", "--print").stdout
+    lint = json.loads(run("lint", "train.py", "old.py", "--json").stdout)
+    assert [finding["name"] for finding in lint["findings"]] == ["misspelt-variable"]
+    assert "tree-sitter" in lint["unreadable"][0]["message"]

@@ -157,10 +157,13 @@ def _lint_python(
     full_text = "\n".join(source for _, source in parts)
     if has_many_tokens(full_text):
         return [], f"it has more than {MAX_TOKENS:,} words and signs; nothing was checked"
-    trees = [
-        (number, source, parse(convert_magics(source) if number is not None else source))
-        for number, source in parts
-    ]
+    try:
+        trees = [
+            (number, source, parse(convert_magics(source) if number is not None else source))
+            for number, source in parts
+        ]
+    except ImportError:  # in the single file, which has no compiled libraries
+        return [], "it is not Python 3, and this copy of tfdoctor lacks tree-sitter, which reads the rest"
     evaluator = Evaluator(target, full_text)
     evaluator.is_python_2 = any(tree.is_python_2 for _, _, tree in trees)
     evaluator.tf_names = {"tf", *_find_tf_names(full_text)} if "tensorflow" in full_text else set()

@@ -1,4 +1,4 @@
-"""Build a single file that runs `check` on a node without installation.
+"""Build a single file that runs tfdoctor without installation: `check` on a node, or every command.
 
 The file contains tfdoctor, its data and its libraries, as the running interpreter imports them; no network is needed.
 The same input gives the same bytes. Python 3.10 and newer can run it: `python3 FILE check --json`. It unpacks itself
@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import json
 import sys
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tfdoctor
-from tfdoctor.compat.folder import data_dir
+from tfdoctor.cli.extensions import find_extensions
+from tfdoctor.compat.folder import data_dir, find_commit
 from tfdoctor.core.errors import Error
+from tfdoctor.system.archive import DEMOS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["build_zipapp"]
 
@@ -33,12 +36,32 @@ EXCLUDED_FOLDERS = (
     "logs/placement",
 )
 """The folders of tfdoctor that neither command loads."""
+OTHER_LIBRARIES = (
+    "annotated_doc",
+    "certifi",
+    "charset_normalizer",
+    "docker",
+    "idna",
+    "jinja2",
+    "markdown_it",
+    "markupsafe",
+    "mdurl",
+    "pygments",
+    "requests",
+    "rich",
+    "shellingham",
+    "typer",
+    "urllib3",
+)
+"""The libraries that the other commands load. tree-sitter is not pure Python: `lint` works without it (see docs/lint.md)."""
+SOURCE_SUFFIXES = (".py", ".pem")
 DATA_FOLDERS = ("compat",)
-"""The data folders that are included."""
+"""The data folders that are included for `check`."""
+OTHER_DATA_FOLDERS = ("dockerfiles", "schemas")
 OMITTED_DATA_FILE = "source_lines.json"
 """A data file that is omitted, because only `diagnose` needs it and it is a seventh of the total size."""
-ENTRY_POINTS = "[tfdoctor.commands]\ncluster = tfdoctor.extensions.cluster:EXTENSION\n"
-"""The entry points of the extensions that are included."""
+NODE_EXTENSIONS = ("cluster",)
+"""The extensions that are included for `check`."""
 ARCHIVE_DATE = (1980, 1, 1, 0, 0, 0)
 """The date of every file in the archive. It is constant, so that the same files give the same bytes."""
 MAIN_SOURCE = '''\
@@ -101,17 +124,28 @@ sys.exit(main())
 """The content of `__main__.py`. Older Pythons, which it refuses, must be able to parse it as well."""
 
 
-def build_zipapp() -> bytes:
-    """Return the content of the file. Raise Error if a library is not available as Python source."""
-    content_by_name = dict(_iter_tfdoctor_files())
+def build_zipapp(*, is_complete: bool = False) -> bytes:
+    """Return the content of the file. Raise Error if a library is not available as Python source.
+
+    With `is_complete` it has every command; otherwise only `check` and `cluster`, in a third of the size.
+    """
+    content_by_name = dict(_iter_tfdoctor_files(() if is_complete else EXCLUDED_FOLDERS))
     metadata_folder = f"tfdoctor-{tfdoctor.__version__}.dist-info"
-    content_by_name[f"{metadata_folder}/entry_points.txt"] = ENTRY_POINTS.encode()
-    for name in DATA_FOLDERS:
+    extensions = sorted(find_extensions()) if is_complete else NODE_EXTENSIONS
+    lines = [f"{name} = tfdoctor.extensions.{name}:EXTENSION" for name in extensions]
+    content_by_name[f"{metadata_folder}/entry_points.txt"] = "\n".join(
+        ["[tfdoctor.commands]", *lines, ""]
+    ).encode()
+    for name in (*DATA_FOLDERS, *(OTHER_DATA_FOLDERS if is_complete else ())):
         files = _iter_files(data_dir(name), f"tfdoctor/_data/{name}")
         content_by_name.update(
-            (path, content) for path, content in files if not path.endswith(OMITTED_DATA_FILE)
+            (path, content) for path, content in files if is_complete or not path.endswith(OMITTED_DATA_FILE)
         )
-    for name in LIBRARIES:
+    if is_complete:
+        for name in DEMOS:
+            content_by_name.update(_iter_files(data_dir("demo") / name, f"tfdoctor/_data/demo/{name}"))
+        content_by_name["tfdoctor/_data/build.json"] = json.dumps({"commit": find_commit()}).encode()
+    for name in (*LIBRARIES, *(OTHER_LIBRARIES if is_complete else ())):
         content_by_name.update(_iter_library_sources(name, name))
     # Python 3.10 has no tomllib, and tomli is equivalent.
     content_by_name.update(
@@ -127,12 +161,12 @@ def build_zipapp() -> bytes:
     return b"#!/usr/bin/env python3\n" + buffer.getvalue()
 
 
-def _iter_tfdoctor_files() -> Iterator[tuple[str, bytes]]:
+def _iter_tfdoctor_files(excluded_folders: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     """Yield (name in the archive, content) of tfdoctor's own files, without data and excluded folders."""
     package_folder = Path(tfdoctor.__file__).parent
     for name, content in _iter_files(package_folder, "tfdoctor"):
         relative = name.removeprefix("tfdoctor/")
-        if not relative.startswith(("_data/", *(f"{folder}/" for folder in EXCLUDED_FOLDERS))):
+        if not relative.startswith(("_data/", *(f"{folder}/" for folder in excluded_folders))):
             yield name, content
 
 
@@ -143,7 +177,7 @@ def _iter_library_sources(name: str, target_name: str) -> Iterator[tuple[str, by
         msg = f"the Python library {name} is not there as source."
         raise Error(msg, hint="Install tfdoctor again.")
     for path, content in _iter_files(Path(spec.origin).parent, target_name):
-        if path.endswith(".py"):
+        if path.endswith(SOURCE_SUFFIXES):
             yield path, content
 
 
