@@ -4,12 +4,15 @@
     python scripts/update_all.py --fetch        # also measure new releases from the package index (uv, network)
     python scripts/update_all.py --check        # change nothing; exit 1 where something is stale
     python scripts/update_all.py --check --fetch 3    # and measure three releases anew and compare
+    python scripts/update_all.py --ages         # only: exit 1 where a table is old and nobody said why
+    python scripts/update_all.py --fetch --report FILE    # and write what changed, as Markdown
 
 The scripts:
 
     scripts/update_tensorflow.py    compat/tensorflow.json, from the wheels; --authored: from compat/registration.toml
     scripts/update_locks.py         compat/locks, from the index; offline only --check
     scripts/update_imports.py       compat/imports, from real imports of each release; offline only --check
+    scripts/update_companions.py    runs in compat/imports, beside other versions of packages; by hand, offline only --check
     scripts/update_fat_binaries.py  compat/fat_binaries.json, from the wheels; offline only --check
     scripts/update_kernels.py       compat/kernels.json, from the wheels' own libraries; offline only --check
     scripts/update_functions.py     compat/functions.json, from the wheels; offline only --check
@@ -21,8 +24,9 @@ The scripts:
     scripts/generate_man.py         docs/tfdoctor.1, the manual page, from the command line's help
 
 The other tables (cuda, cuda_wheels, cudnn, gpus, images, imports, libraries, problems, pythons, registration) are
-authored: no script fetches them. Their `as_of` is the date of the last review, and this script reports tables that
-were not reviewed for half a year.
+authored: no script fetches them. Their `as_of` is the date of the last review. A table that is older than 120 days needs
+a reason in scripts/update_support/table_ages.json, or a test fails. compat/logs and compat/remedies.toml have no date: each entry
+is about messages that were printed once, and names its source.
 """
 
 from __future__ import annotations
@@ -44,7 +48,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "scripts"
 COMPAT = ROOT / "compat"
-REVIEW_INTERVAL = dt.timedelta(days=183)
+REASONS = SCRIPTS / "update_support" / "table_ages.json"
+REVIEW_INTERVAL = dt.timedelta(days=120)
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,9 @@ def list_steps(fetch: int | None) -> list[Step]:
     )
     kernels = (python, str(SCRIPTS / "update_kernels.py"))
     pending.append(Step("compat/kernels.json, minors that are missing", kernels, (*kernels, "--check")))
+    if fetch is not None:
+        images = (uv, "run", str(SCRIPTS / "update_images.py"))
+        pending.append(Step("compat/manifests.json, from registries", images, (*images, "--check")))
     for script, page in (
         ("update_matrix_docs.py", "docs/matrix.md"),
         ("generate_docs.py", "docs/rules.md"),
@@ -121,11 +129,58 @@ def load_dates() -> dict[str, str]:
     return as_of
 
 
+def load_reasons() -> dict[str, tuple[dt.date, str]]:
+    """Return (the day until which it holds, reason) by table, for tables that may be old."""
+    return {
+        name: (dt.date.fromisoformat(row["until"]), str(row["reason"]))
+        for name, row in json.loads(REASONS.read_text(encoding="utf-8")).items()
+    }
+
+
 def list_old_tables(today: dt.date) -> list[str]:
-    """Return the tables that were not reviewed for half a year."""
+    """Return the tables that were not reviewed for REVIEW_INTERVAL and have no reason that still holds."""
+    excused = {name for name, (until, _) in load_reasons().items() if today <= until}
     return [
-        name for name, as_of in load_dates().items() if today - dt.date.fromisoformat(as_of) > REVIEW_INTERVAL
+        name
+        for name, as_of in load_dates().items()
+        if today - dt.date.fromisoformat(as_of) > REVIEW_INTERVAL and name not in excused
     ]
+
+
+def format_report(failures: Sequence[str], today: dt.date) -> str:
+    """Return what git sees as changed, what failed, and which tables need a look, as Markdown."""
+    git = shutil.which("git") or "git"
+    done = subprocess.run(
+        [git, "diff", "--numstat", "--", "compat", "docs"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    changes = [f"| {name} | +{added} | -{removed} |" for added, removed, name in rows]
+    lines = [
+        "## Changed",
+        "",
+        *(["| file | lines | |", "|---|---|---|", *changes] if changes else ["Nothing."]),
+    ]
+    lines += ["", "## Failed", "", *([f"- {name}" for name in failures] or ["Nothing."])]
+    reasons = load_reasons()
+    lines += ["", "## Tables, oldest first", "", "| table | as of | days | reason |", "|---|---|---|---|"]
+    for name, as_of in sorted(load_dates().items(), key=lambda item: item[1]):
+        days = (today - dt.date.fromisoformat(as_of)).days
+        lines.append(f"| {name} | {as_of} | {days} | {reasons[name][1] if name in reasons else ''} |")
+    return "\n".join(lines) + "\n"
+
+
+def print_old_tables(today: dt.date) -> int:
+    """Print the tables that are old without a reason, and return 1 if there is one."""
+    names = list_old_tables(today)
+    for name in names:
+        print(f"compat/{name} was last looked through on {load_dates()[name]}", file=sys.stderr)
+    if not names:
+        print(f"every table was looked through in the last {REVIEW_INTERVAL.days} days, or has a reason")
+    return int(bool(names))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -142,17 +197,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="N",
         help="measure new releases from the index; with --check: N releases anew",
     )
+    parser.add_argument("--ages", action="store_true", help="only say which tables are old")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write what changed to this file")
     options = parser.parse_args(arguments)
+    today = dt.datetime.now(tz=dt.timezone.utc).date()
+    if options.ages:
+        return print_old_tables(today)
     stale = []
     for step in list_steps(options.fetch):
         print(f"{'checking' if options.check else 'writing'} {step.name}", file=sys.stderr, flush=True)
         command = step.check if options.check else step.write
         if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
-            stale.append(step.name)
-            if not options.check:
-                break
-    for name in list_old_tables(dt.datetime.now(tz=dt.timezone.utc).date()):
-        print(f"compat/{name} was last looked through on {load_dates()[name]}", file=sys.stderr)
+            stale.append(step.name)  # the others may still succeed
+    print_old_tables(today)
+    if options.report is not None:
+        options.report.write_text(format_report(stale, today), encoding="utf-8")
     if stale:
         print(f"{'stale' if options.check else 'failed'}: {', '.join(stale)}", file=sys.stderr)
     return 1 if stale else 0

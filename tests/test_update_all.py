@@ -51,3 +51,40 @@ def test_old_tables_are_reported() -> None:
     assert not module.list_old_tables(dt.date(2026, 1, 1))
     assert set(module.list_old_tables(dt.date(2036, 1, 1))) == set(module.load_dates())
     assert {"tensorflow.json", "images.toml", "pythons.toml", "cuda.toml"} <= set(module.load_dates())
+
+
+def test_every_table_is_young_or_its_age_has_a_reason() -> None:
+    """Fails with time. Look through the table and set `as_of`, or say why not in table_ages.json."""
+    module = load_script()
+    assert not module.list_old_tables(dt.datetime.now(tz=dt.timezone.utc).date())
+
+
+def test_a_reason_is_for_an_old_table_and_ends() -> None:
+    module = load_script()
+    dates = module.load_dates()
+    for name, (until, reason) in module.load_reasons().items():
+        as_of = dt.date.fromisoformat(dates[name])
+        assert until - as_of < dt.timedelta(days=365), f"{name}: look through it"
+        assert len(reason) > 40
+        first_old_day = as_of + module.REVIEW_INTERVAL + dt.timedelta(days=1)
+        assert name not in module.list_old_tables(first_old_day)
+        assert name in module.list_old_tables(until + dt.timedelta(days=1))
+
+
+def test_only_messages_have_no_date() -> None:
+    module = load_script()
+    names = {
+        path.relative_to(module.COMPAT).as_posix()
+        for path in module.COMPAT.rglob("*")
+        if path.suffix in {".toml", ".json"}
+    }
+    undated = names - set(module.load_dates())
+    assert {name for name in undated if not name.startswith("logs/")} == {"remedies.toml"}
+
+
+def test_the_report_lists_failures_and_ages() -> None:
+    module = load_script()
+    report = module.format_report(["compat/locks"], dt.date(2026, 12, 1))
+    assert "- compat/locks" in report
+    assert "| images.toml | 2026-05-05 |" in report
+    assert module.load_reasons()["images.toml"][1] in report
