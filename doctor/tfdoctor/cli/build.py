@@ -425,7 +425,8 @@ def _check_platform_and_proxy(platform: str | None, proxy: str | None) -> None:
     """Raise UsageError if the platform or the proxy is invalid."""
     if platform is not None and not _PLATFORM.fullmatch(platform):
         raise UsageError(
-            "--platform: only linux/amd64 works.", hint="TensorFlow's arm64 wheels have no GPU code."
+            "--platform: only linux/amd64 works.",
+            hint="TensorFlow's arm64 wheels have no GPU code. NVIDIA's own images for arm64: tfdoctor recommend --gpu GH200",
         )
     if proxy is not None and not _PROXY.fullmatch(proxy):
         raise UsageError("--proxy: expected an address such as http://HOST:PORT.")

@@ -248,7 +248,7 @@ def make_runtime_problem(
     explanation: str,
     evidence: Sequence[Evidence],
     remedies: Sequence[Remedy],
-    severity: Severity = Severity.INFO,
+    severity: Severity = Severity.WARNING,
 ) -> EngineProblem:
     """Return a problem with the cause no-nvidia-runtime."""
     return EngineProblem(
