@@ -301,13 +301,27 @@ def test_killed_probe_is_not_a_fault_of_the_prediction(
     ]
 
 
-def test_image_of_another_architecture_is_named(monkeypatch: pytest.MonkeyPatch, stages: list[Any]) -> None:
-    broken = ContainerEndedError("exec /bin/sh: exec format error")
-    result = verify(monkeypatch, FakeContainer(broken), image_info={"architecture": "arm64"})
+@pytest.mark.parametrize(
+    ("architecture", "line", "title"),
+    [
+        ("arm64", "exec /bin/sh: exec format error", "The image is for arm64, and this machine is amd64"),
+        (
+            "amd64",
+            "[FATAL tini (7)] exec sh failed: Exec format error",
+            "The image is for another processor, and this machine is amd64",
+        ),
+        ("amd64", "segmentation fault", "The image's Python does not start"),
+    ],
+)
+def test_image_of_another_architecture_is_named(
+    monkeypatch: pytest.MonkeyPatch, stages: list[Any], architecture: str, line: str, title: str
+) -> None:
+    broken = ContainerEndedError(line)
+    result = verify(monkeypatch, FakeContainer(broken), image_info={"architecture": architecture})
     (finding,) = result.findings
-    assert finding.title == "The image is for arm64, and this machine is amd64"
-    assert "exec format error" in finding.evidence[0].text
-    assert finding.remedies[0].commands[0] == "docker pull --platform linux/amd64 app"
+    assert (finding.title, finding.evidence[0].text) == (title, line)
+    if "format" in line:
+        assert finding.remedies[0].commands[0] == "docker pull --platform linux/amd64 app"
 
 
 @pytest.mark.parametrize(

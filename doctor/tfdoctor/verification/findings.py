@@ -143,8 +143,16 @@ def make_ended_early_finding(run: VerificationRun, error: ContainerEndedError) -
     if error.is_out_of_memory:
         return make_out_of_memory_finding(run, is_reported=True)
     image_name = run.image.name if run.image is not None else "IMAGE"
-    if run.foreign_architecture is not None:
-        return _make_foreign_architecture_finding(run, image_name, *run.foreign_architecture, error)
+    image_architecture, architecture = run.architectures
+    is_foreign = bool(image_architecture and architecture) and image_architecture != architecture
+    if is_foreign or "exec format error" in error.last_stderr_line.lower():
+        return _make_foreign_architecture_finding(
+            run,
+            image_name,
+            image_architecture if is_foreign else "another processor",
+            architecture,
+            error,
+        )
     new_image_name = choose_image_name(image_name, is_rebuilt=True)
     verify_command = f"tfdoctor verify {new_image_name}"
     remedies = (
@@ -179,7 +187,7 @@ def _make_foreign_architecture_finding(
     engine = run.image.engine_command if run.image is not None else "docker"
     return make_finding(
         Cause.PYTHON_UNUSABLE,
-        f"The image is for {image_architecture}, and this machine is {architecture}",
+        f"The image is for {image_architecture}, and this machine is {architecture or 'another'}",
         f"The kernel cannot run its programs (exec format error). Verify it on a machine with {image_architecture}.",
         (
             Remedy(
@@ -188,7 +196,9 @@ def _make_foreign_architecture_finding(
                 (
                     f"{engine} pull --platform linux/{architecture} {quote(image_name)}",
                     f"{engine} build --platform linux/{architecture} -t {choose_image_name(image_name)} .",
-                ),
+                )
+                if architecture
+                else (),
             ),
         ),
         (Evidence(f"the container of {image_name}", error.last_stderr_line or "it said nothing"),),

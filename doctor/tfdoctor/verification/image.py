@@ -101,8 +101,7 @@ def verify_image(
             image, engine.name, "", image_info.user, _find_planned_tensorflow(image_info.labels)
         ),
     )
-    if engine.architecture and image_info.architecture not in ("", engine.architecture):
-        run.foreign_architecture = (image_info.architecture, engine.architecture)
+    run.architectures = (image_info.architecture, engine.architecture)
     if run.expected_count is None and host is not None:
         run.expected_count = count_expected_gpus(host, verify_request.gpus)
     started = time.monotonic()
@@ -191,8 +190,8 @@ def _explain_missing_gpu(
     capabilities = environment.get(CAPABILITIES_VARIABLE)
     if run.verify_request.gpus == "none":
         title = "The container was started without GPUs, as asked"
-        explanation = "--gpus none gives it none. The host's driver was not asked."
-        evidence = Evidence("--gpus", "none")
+        explanation = "--devices none gives it none. The host's driver was not asked."
+        evidence = Evidence("--devices", "none")
         remedy = Remedy("Give it GPUs.", (run.build_command(gpus=False),))
     elif capabilities is not None and excludes_capability(capabilities, "compute"):
         title = f"The image's {CAPABILITIES_VARIABLE} keeps the driver's libcuda outside"

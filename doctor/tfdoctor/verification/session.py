@@ -133,8 +133,8 @@ class VerificationRun:
         """The result of the probes and rules."""
         self.gpu_option = ""
         """The engine's option that gave the container its GPUs; "" if there is none."""
-        self.foreign_architecture: tuple[str, str] | None = None
-        """The architectures of the image and of the engine if they differ; None if they do not."""
+        self.architectures = ("", "")
+        """The architectures of the image and of the engine, such as "arm64"; "" if unknown."""
         self.other_libcuda: str | None = None
         """Path of another libcuda.so.1 that the loader finds before the stand-in; None if there is none."""
         self.build_software_gpu: Callable[[LibrarySet, tuple[int, ...] | None], str] | None = None
