@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from rules.make_facts import COMPAT
-from tfdoctor.cli.verify import _parse_gpus
+from tfdoctor.cli.verify import _parse_devices
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.findings import Cause, Remedy, Verification
 from tfdoctor.diagnosis.report import diagnose
@@ -110,13 +110,13 @@ def test_stopped_run_contradicts_no_prediction(result: CommandResult, timed_out:
     ["all", "none", "0", "0,1", "0:1", "GPU-8a3b", "MIG-1fa2/0/1", "GPU-3faa8dd0-11,GPU-4567", "gpu0", None],
 )
 def test_valid_gpus_option_is_accepted(text: str | None) -> None:
-    assert _parse_gpus(text) == text
+    assert _parse_devices(text) == text
 
 
 @pytest.mark.parametrize("text", ["banana", "", "0,", "0,all", "-1", "0 1", "GPU-", "x" * 500])
 def test_invalid_gpus_option_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--devices"):
-        _parse_gpus(text)
+        _parse_devices(text)
 
 
 HOOK_REFUSAL = (
