@@ -578,3 +578,21 @@ def test_no_other_tag_of_a_removed_release_is_recommended() -> None:
         "FROM nvidia/cuda:10.0-cudnn7-devel-ubuntu18.04\nRUN pip3 install tensorflow-gpu==1.15.5\n"
     )
     assert "TFD517" not in {finding.code for finding in report.findings}
+
+
+@pytest.mark.parametrize(
+    ("cuda", "first"),
+    [
+        ("11.2.0-cudnn8-runtime-ubuntu20.04", "FROM nvidia/cuda:11.8"),
+        ("11.8.0-cudnn8-runtime-ubuntu22.04", "RUN pip install tensorflow=="),
+        ("11.8.0-cudnn8-devel-ubuntu22.04", "RUN pip install tensorflow=="),
+    ],
+)
+def test_gpu_build_is_advised_with_a_base_that_fits(cuda: str, first: str) -> None:
+    """The advice for a CPU build does not lead to a cuDNN that is too old."""
+    report = make_report(
+        f"FROM nvidia/cuda:{cuda}\nRUN apt-get update && apt-get install -y python3-pip\n"
+        "RUN pip3 install tensorflow-cpu==2.12.0\n"
+    )
+    finding = next(item for item in report.findings if item.code == "TFD303")
+    assert finding.remedies[0].commands[0].startswith(first)

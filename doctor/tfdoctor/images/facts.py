@@ -12,9 +12,10 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from tfdoctor.core import versions
 from tfdoctor.core.facts import FoundElsewhere
-from tfdoctor.core.findings import Evidence, Remedy, Severity
+from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.images.read.tensorflow import resolve_tensorflow
 from tfdoctor.planning.hypothetical_facts import EnvironmentSketch, make_facts_from_sketch
+from tfdoctor.prediction.fit.images import list_fitting_tags
 from tfdoctor.prediction.stages import predict
 from tfdoctor.remedies import image
 from tfdoctor.remedies.target import TargetImage
@@ -301,7 +302,24 @@ def _cite_dockerfile(context: CheckContext, citations: _Citations, finding: Find
         if official is not None and official.recipe.has_working_libraries:
             tag = f"FROM {context.image.base.image_name.partition('@')[0]}-gpu"
             remedies = (Remedy("Take the image for GPUs.", (tag,)), *remedies)
+    if finding.cause is Cause.CPU_ONLY_BUILD and context.image.base.kind == "cuda":
+        remedies = tuple(_add_fitting_base(context, remedy) for remedy in remedies)
     return replace(finding, severity=severity, evidence=tuple(evidence), remedies=remedies)
+
+
+def _add_fitting_base(context: CheckContext, remedy: Remedy) -> Remedy:
+    """Return a remedy that installs the GPU build, with the FROM line that it also needs, unless the base image fits."""
+    version, base = context.tensorflow.version, context.image.base
+    release = context.compat.find_release(version, "tensorflow") if version else None
+    if release is None or not any(line.startswith("RUN ") for line in remedy.commands):
+        return remedy
+    tags = list_fitting_tags(context.compat, release, context.tensorflow.python)
+    if not tags or base.image_name.partition("@")[0] in {
+        tag.name.replace("-runtime", kind) for tag in tags for kind in ("-runtime", "-devel")
+    }:
+        return remedy
+    text = f"{remedy.text} That release needs another base image, too."
+    return replace(remedy, text=text, commands=(f"FROM {tags[0].name}", *remedy.commands))
 
 
 def _cite_base_image(context: CheckContext, evidence: list[Evidence]) -> list[Evidence]:
