@@ -27,6 +27,7 @@ from environments.fake import (
 from lab import standins
 from startup import HAS_SITECUSTOMIZE
 from tfdoctor.core.causes.steps import RemoveEntries, UnsetVariable
+from tfdoctor.core.findings import Observation
 from tfdoctor.environments.actions import _remove_variables
 
 if TYPE_CHECKING:
@@ -399,6 +400,22 @@ def test_one_of_two_problems_is_fixed_if_the_other_cannot_be(make_env: Callable[
     assert set(difference(after, env.list_files())) <= {".tfdoctor/lock"}
     assert env.run("fix", "--undo").status == 0
     assert difference(before, env.list_files()) == {}
+
+
+def test_what_tensorflow_does_overrides_the_prediction(
+    make_env: Callable[..., Fake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The prediction is good after the fix, and the import fails nevertheless."""
+    env = make_env()
+    hide_in_activate(env)
+    error = "AttributeError: module 'numpy._globals' has no attribute 'x'"
+    observed = Observation(False, None, None, (), 1.0, error=error)
+    monkeypatch.setattr("tfdoctor.environments.fix.run_tensorflow", lambda *_arguments, **_options: observed)
+    run = env.run("fix", "--yes", "--json")
+    output = run.json()
+    assert [(entry["code"], entry["status"]) for entry in output["repairs"]] == [("TFD601", "mended")]
+    assert (run.status, output["check"]["verdict"]["gpu_usable"]) == (1, False)
+    assert any(error in entry["finding"]["title"] for entry in output["left"])
 
 
 # ---------------------------------------------------------------- remedies that do not help

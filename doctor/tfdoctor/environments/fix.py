@@ -12,6 +12,7 @@ from tfdoctor.core.text import clean_line
 from tfdoctor.diagnosis import (
     choose_python,
     describe_unusable_environment,
+    evaluate_facts,
     examine,
     query_chosen_python,
     read_kernel_variables,
@@ -266,7 +267,7 @@ def fix_environment(
             if after is not None or len(candidates) == 1:
                 attempts += round_attempts
         recovered = journal.recovery_notes
-    observed = None
+    report = examination.report
     if (
         request.runs_tensorflow
         and any(attempt.is_fixed for attempt in attempts)
@@ -274,22 +275,18 @@ def fix_environment(
     ):
         activated_system = _apply_activation(new_system, examination)
         observed = run_tensorflow(
-            activated_system,
-            compat,
-            examination.report.facts,
-            timeout=request.timeout,
-            on_message=progress.begin_stage,
+            activated_system, compat, report.facts, timeout=request.timeout, on_message=progress.begin_stage
         )
+        # The behaviour of TensorFlow overrides the prediction, in the verdict and in the findings.
+        report = evaluate_facts(report.facts, compat, observed)
     return FixResult(
         environment=examination.environment,
         attempts=tuple(attempts),
-        unfixed_findings=list_unfixed(examination.report, examination.environment, request.codes),
+        unfixed_findings=list_unfixed(report, examination.environment, request.codes),
         report_before=report_before,
-        report_after=replace(examination.report, observed=observed)
-        if observed is not None
-        else examination.report,
+        report_after=report,
         recovery_notes=recovered,
-        observed=observed,
+        observed=report.observed,
         is_activated=examination.is_activated,
     )
 
