@@ -61,7 +61,7 @@ def test_every_page_has_a_next_command() -> None:
         for whole in (False, True):
             text = render_explanation(find_entries(query, load_documentation()), complete=whole)
             assert re.search(r"^(What to type here: |    )\S", text, re.MULTILINE), text
-        assert ("tfdoctor build --check Dockerfile" in text) == query.startswith("TFD5")
+        assert ("tfdoctor lint Dockerfile" in text) == query.startswith("TFD5")
 
 
 def test_every_known_message_has_a_page() -> None:

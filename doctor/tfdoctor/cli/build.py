@@ -145,12 +145,7 @@ def build(
     force: Annotated[bool, option("With --emit context: replace existing files.", "--force")] = False,
     check_file: Annotated[
         Path | None,
-        option(
-            "Report what in a Dockerfile, compose file or devcontainer.json will not work, and why; - "
-            "is standard input.",
-            "--check",
-            metavar="FILE",
-        ),
+        option("The same as `tfdoctor lint FILE`, in another form.", "--check", metavar="FILE", hidden=True),
     ] = None,
     as_json: Json = False,
     verbose: Annotated[

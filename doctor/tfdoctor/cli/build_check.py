@@ -1,4 +1,4 @@
-"""Check a Dockerfile, a compose file or a devcontainer.json for `tfdoctor build --check FILE`."""
+"""Check Dockerfiles, compose files and devcontainer.json files, for `tfdoctor lint` and `tfdoctor build --check FILE`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 import stat
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tfdoctor.cli.log_arguments import write_note
 from tfdoctor.compat import Compat
 from tfdoctor.core.errors import ExitCode, UsageError
 from tfdoctor.core.findings import Severity
@@ -34,7 +34,7 @@ from tfdoctor.render.dockerfile import (
     render_services,
 )
 from tfdoctor.render.json import write_json
-from tfdoctor.render.terminal import OUT
+from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.system.sources import resolve_path
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from tfdoctor.images.analysis import DockerfileReport
+    from tfdoctor.images.checks.base import IndexQuery
+
+    ContainerCheck = tuple[ContainerStart | None, DockerfileReport | None, str]
 
 MAX_FILE_BYTES = 1024 * 1024
 """The size limit of a Dockerfile, and of each file that it copies or installs from."""
@@ -68,36 +71,62 @@ def check_build_file(path: Path, *, as_json: bool) -> int:
         except (OSError, ValueError) as error:
             msg = f"--check: {display_name} cannot be read: {getattr(error, 'strerror', None) or error}."
             raise UsageError(msg) from error
-    if is_compose_file(path.name, text) or is_devcontainer_file(path.name, text):
-        try:
-            starts = _load_starts(text, path, display_name)
-        except StartFileError as reason:
-            msg = f"--check: {display_name}: {clean_line(str(reason))}."
-            raise UsageError(msg) from reason
-        return _show_starts(starts, display_name, path.parent, as_json=as_json)
-    return _check_dockerfile(text, display_name, path.parent, as_json)
-
-
-def _check_dockerfile(text: str, display_name: str, folder: Path, as_json: bool) -> int:
-    """Check a Dockerfile, print the result and return the exit status. Raise UsageError if it has no FROM."""
-    report = check_dockerfile(
-        text,
-        Compat.load(),
-        name=display_name,
-        read=make_file_reader(folder),
-        query_index=partial(precheck_requirements, env=os.environ),
-    )
-    if report is None:
-        msg = f"--check: {display_name} has no FROM: it is not a Dockerfile."
-        raise UsageError(
-            msg,
-            hint="A compose file begins with services:, name: or version:, a devcontainer.json with a brace.",
-        )
-    if as_json:
-        write_json(make_dockerfile_json(report))
+    try:
+        results = check_container_file(text, path, display_name, queries_index=True)
+    except StartFileError as reason:
+        msg = f"--check: {display_name}: {clean_line(str(reason))}."
+        raise UsageError(msg) from reason
+    if starts_containers(path, text):
+        services = [(start, report, reason) for start, report, reason in results if start is not None]
+        if as_json:
+            write_json(make_services_json(display_name, services))
+        else:
+            OUT.write(render_services(services, **OUT.layout))
     else:
-        OUT.write(render_dockerfile_report(report, **OUT.layout))
-    return _choose_exit_status([report])
+        ((_, report, _),) = results
+        if report is None:
+            msg = f"--check: {display_name} has no FROM: it is not a Dockerfile."
+            raise UsageError(
+                msg,
+                hint="A compose file begins with services:, name: or version:, a devcontainer.json with a brace.",
+            )
+        if as_json:
+            write_json(make_dockerfile_json(report))
+        else:
+            OUT.write(render_dockerfile_report(report, **OUT.layout))
+    return _choose_exit_status([report for _, report, _ in results])
+
+
+def _query_index(*arguments: Any, **options: Any) -> Any:
+    """Ask the package index whether requirements can be installed together. On a terminal, say so first."""
+    if ERR.is_terminal:
+        write_note("asking the package index whether these packages fit together …")
+    return precheck_requirements(*arguments, **options, env=os.environ)
+
+
+def starts_containers(path: Path, text: str) -> bool:
+    """Return whether a file is a compose file or a devcontainer.json, by its name or its first key."""
+    return is_compose_file(path.name, text) or is_devcontainer_file(path.name, text)
+
+
+def check_container_file(
+    text: str, path: Path, display_name: str, *, queries_index: bool
+) -> list[ContainerCheck]:
+    """Check a Dockerfile, or the image of each container that a compose file or a devcontainer.json starts.
+
+    Return (start of the container, report on its image, reason) for each. The start is None for a Dockerfile. If the
+    image could not be checked, the report is None and the reason says why; otherwise the reason is "". With
+    `queries_index`, ask the package index whether requirements can be installed together. Raise StartFileError if the
+    containers are unknown.
+    """
+    query_index = _query_index if queries_index else None
+    if starts_containers(path, text):
+        starts = _load_starts(text, path, display_name)
+        return [(start, *_evaluate_start(start, path.parent, query_index)) for start in starts]
+    report = check_dockerfile(
+        text, Compat.load(), name=display_name, read=make_file_reader(path.parent), query_index=query_index
+    )
+    return [(None, report, "" if report is not None else f"{display_name} has no FROM")]
 
 
 def _choose_exit_status(reports: Sequence[DockerfileReport | None]) -> int:
@@ -152,17 +181,9 @@ def _load_starts(text: str, path: Path, display_name: str) -> list[ContainerStar
     return starts
 
 
-def _show_starts(starts: list[ContainerStart], display_name: str, folder: Path, *, as_json: bool) -> int:
-    """Check each container's image, print the results and return the exit status."""
-    results = [(start, *_evaluate_start(start, folder)) for start in starts]
-    if as_json:
-        write_json(make_services_json(display_name, results))
-    else:
-        OUT.write(render_services(results, **OUT.layout))
-    return _choose_exit_status([report for _, report, _ in results])
-
-
-def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileReport | None, str]:
+def _evaluate_start(
+    start: ContainerStart, folder: Path, query_index: IndexQuery | None
+) -> tuple[DockerfileReport | None, str]:
     """Check the image of a container, and return (report, reason).
 
     If the image cannot be checked, the report is None and the reason says why; otherwise the reason is "".
@@ -196,7 +217,7 @@ def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileRepo
         if parent_levels == 0
         else make_file_reader(folder, parent_levels=1),
         start=start,
-        query_index=partial(precheck_requirements, env=os.environ),
+        query_index=query_index,
     )
     if report is None:
         return None, f"{clean_line(dockerfile_name)} has no FROM"

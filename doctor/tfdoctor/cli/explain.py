@@ -28,7 +28,7 @@ from tfdoctor.rules import ALL_RULES
 def load_documentation() -> Documentation:
     """Return what can be looked up: the rules, and the pages of `diagnose` and of the extensions."""
     rules = [make_rule_entry(rule) for rule in ALL_RULES]
-    rules += [make_rule_entry(rule, "tfdoctor build --check Dockerfile") for rule in DOCKERFILE_RULES]
+    rules += [make_rule_entry(rule, "tfdoctor lint Dockerfile") for rule in DOCKERFILE_RULES]
     pages = dict(PAGES_WITHOUT_CAUSE)
     for extension in find_extensions().values():
         for page in load_object(extension.pages) if extension.pages else ():

@@ -44,7 +44,7 @@ SECTION_HEADINGS = ("What it means", "How it is seen", "What to do")
 
 
 class DocumentedRule(Protocol):
-    """A rule of `check` or of `build --check`."""
+    """A rule of `check` or of `lint`."""
 
     @property
     def code(self) -> str: ...
@@ -223,7 +223,7 @@ class Documentation:
     """Everything that can be looked up, besides the causes."""
 
     rules: tuple[RuleEntry, ...]
-    """The rules of `check` and of `build --check`, by code."""
+    """The rules of `check` and of `lint`, by code."""
     pages: Mapping[str, RuleEntry]
     """The pages about findings that have no cause, by code."""
 

@@ -237,7 +237,7 @@ def format_start_command(image: TargetImage, *options: str) -> str:
 def _end_with_check(target: Target, remedy: Remedy) -> Remedy:
     """Return the remedy with commands that check this image and use its name and its engine."""
     name = _get_image_name(target)
-    check_command = f"tfdoctor verify {quote(name)}" if name else "tfdoctor build --check Dockerfile"
+    check_command = f"tfdoctor verify {quote(name)}" if name else "tfdoctor lint Dockerfile"
     lines = [check_command if line.startswith("tfdoctor check") else line for line in remedy.commands]
     if target.image is not None and name:
         lines = [_format_run_command(target.image, line) for line in lines]

@@ -114,7 +114,7 @@ def test_fix_keeps_the_encoding_and_line_endings(run: Lint, tmp_path: Path) -> N
         ('exclude = ["src/a.py", "run"]', 0),
         ('exclude = ["src"]', 1),
         ('per-file-ignores = { "src/*" = ["TFD711"], "run" = ["TFD711"] }', 0),
-        ("gpus = 3", 1),
+        ("gpu-count = 3", 1),
     ],
 )
 def test_settings(run: Lint, project: Path, table: str, status: int) -> None:
@@ -122,8 +122,33 @@ def test_settings(run: Lint, project: Path, table: str, status: int) -> None:
     assert run(".", cwd=project).status == status
 
 
+DOCKERFILE = """\
+FROM nvidia/cuda:11.2.2-base-ubuntu20.04
+RUN apt-get update && apt-get install -y python3-pip
+RUN pip install tensorflow==2.15.0
+"""
+
+
+def test_dockerfile_is_checked_like_a_machine(run: Lint, tmp_path: Path) -> None:
+    """Lint finds what does not work in an image, for its Dockerfile and for the service that uses it."""
+    (tmp_path / "Dockerfile").write_text(DOCKERFILE)
+    (tmp_path / "compose.yaml").write_text("services:\n  train:\n    build: .\n")
+    result = run("--json", "Dockerfile", cwd=tmp_path)
+    validate(result.json, "lint")
+    assert result.status == 1
+    assert [(item["code"], item["line"]) for item in result.json["findings"]] == [("TFD507", 3)]
+    service_findings = run("--json", "compose.yaml", cwd=tmp_path).json["findings"]
+    assert {("TFD507", "train"), ("TFD515", "train")} <= {
+        (item["code"], item["service"]) for item in service_findings
+    }
+    findings = run("--json", ".", cwd=tmp_path).json["findings"]
+    assert [item["code"] for item in findings].count("TFD507") == 1
+    (tmp_path / "pyproject.toml").write_text('[tool.tfdoctor]\nignore = ["TFD507", "gpu-not-given"]\n')
+    assert run(".", cwd=tmp_path).status == 0
+
+
 def test_options_override_settings(run: Lint, tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text('[tool.tfdoctor]\ntf = "1.15"\ngpus = 1\n')
+    (tmp_path / "pyproject.toml").write_text('[tool.tfdoctor]\ntf = "1.15"\ngpu-count = 1\n')
     (tmp_path / "a.py").write_text(
         "import tensorflow as tf\ntf.Session()\nwith tf.device('/gpu:1'):\n    pass\n"
     )
@@ -204,13 +229,13 @@ def test_github_action(project: Path) -> None:
     (folder / "tfdoctor").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tfdoctor "$@"\n')
     (folder / "tfdoctor").chmod(0o755)
     inputs = {name: definition["default"] for name, definition in action["inputs"].items()}
-    variables = {f"LINT_{name.upper()}": value for name, value in inputs.items()}
+    variables = {f"LINT_{name.upper().replace('-', '_')}": value for name, value in inputs.items()}
     assert set(lint["env"]) == set(variables)
     (project / "a b.py").write_text(BAD)
     for changes, status, count in (
         ({}, 1, 3),
         ({"LINT_PATHS": "src/b.py\na b.py\n"}, 1, 1),
-        ({"LINT_PATHS": "src/b.py", "LINT_TF": "2.16", "LINT_GPUS": "1"}, 0, 0),
+        ({"LINT_PATHS": "src/b.py", "LINT_TF": "2.16", "LINT_GPU_COUNT": "1"}, 0, 0),
     ):
         env = {**os.environ, **variables, **changes, "RUNNER_TEMP": str(project / "temp")}
         result = subprocess.run(

@@ -1,4 +1,4 @@
-"""The nvidia/cuda images that suit a release, as used by `recommend`, `build` and `build --check`."""
+"""The nvidia/cuda images that suit a release, as used by `recommend`, `build` and `lint`."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ _FROM_IMPORT = re.compile(
 def detect_file_kind(name: str, first_line: str = "") -> str | None:
     """Return the kind of a file by its name (without folders) and its first line.
 
-    The kinds are python, notebook, shell, job, dockerfile, yaml and env. None means that `lint` does not check it.
+    The kinds are python, notebook, shell, job, dockerfile, devcontainer, yaml and env. None means that `lint` does not check it.
     """
     lower_name = name.lower()
     suffix = lower_name.rpartition(".")[2] if "." in lower_name else ""
@@ -78,6 +78,8 @@ def detect_file_kind(name: str, first_line: str = "") -> str | None:
         return "python"
     if suffix == "ipynb":
         return "notebook"
+    if lower_name in ("devcontainer.json", ".devcontainer.json"):
+        return "devcontainer"
     if lower_name.startswith(("dockerfile", "containerfile")) or suffix in ("dockerfile", "containerfile"):
         return "dockerfile"
     if suffix in ("yaml", "yml"):

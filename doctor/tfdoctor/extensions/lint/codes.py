@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tfdoctor.core.causes.codes import LINT_CODES, CodePage
 from tfdoctor.core.findings import Severity
 from tfdoctor.core.records import dataclass
@@ -124,5 +126,10 @@ def get_severity(name: str) -> Severity:
 
 
 def find_kind_name(word: str) -> str | None:
-    """Return the name of the kind with this code ("TFD711") or name, or None if there is none."""
-    return _KIND_NAMES.get(word.strip().lower())
+    """Return the name of the kind or the rule with this code ("TFD711") or name, or None if there is none."""
+    word = word.strip().lower()
+    if word in _KIND_NAMES or not re.fullmatch(r"tfd\d{3}|[a-z]+(?:-[a-z0-9]+)+", word):
+        return _KIND_NAMES.get(word)
+    from tfdoctor.extensions.lint.rule_names import NAME_BY_CODE  # importing all rules takes long
+
+    return NAME_BY_CODE.get(word.upper()) or (word if word in NAME_BY_CODE.values() else None)

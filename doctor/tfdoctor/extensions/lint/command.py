@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
+CONTAINER_KINDS = ("dockerfile", "yaml", "devcontainer")
+"""The kinds of files that can describe an image or a container."""
+
+
 class LintFormat(str, enum.Enum):
     """An output format of `lint`."""
 
@@ -82,8 +86,10 @@ def lint(
 ) -> int:
     """Lint the files, print the problems, edit the files if requested, and return the exit status.
 
-    Reads Python 2 and 3, notebooks, shell scripts, Dockerfiles and YAML, and runs none of them. `# noqa: TFD711` and
-    [tool.tfdoctor] in pyproject.toml turn findings off.
+    Reads Python 2 and 3, notebooks, shell scripts, Dockerfiles, compose files, devcontainer.json and other YAML, and
+    runs none of them. The image that a Dockerfile describes is checked like a machine. For a file that is named, the
+    package index is asked whether its packages fit together. `# noqa: TFD711` and [tool.tfdoctor] in pyproject.toml
+    turn findings off.
     """
     from tfdoctor.extensions.lint.render import FORMATTERS
     from tfdoctor.render.terminal import ERR, OUT
@@ -148,6 +154,8 @@ def _lint_files(
         unreadable.append(UnreadableFile(label, error.strerror or str(error)))
         variables[label] = None
 
+    image_problems: list[tuple[LintProblem, str]] = []
+    named_paths = {path for path in paths if not path.is_dir()}
     for path, kind, settings, path_in_project, leaves_folder in _iter_files(paths, report_folder):
         target = LintTarget(
             tf_version=next(
@@ -166,7 +174,10 @@ def _lint_files(
             unreadable.append(UnreadableFile(label, f"{error}"))
             variables[label] = _find_known_words(path)
             continue
-        file_problems, reason = lint_text(source.text, kind, target)
+        file_problems, found, reason = _lint_file(
+            path, kind, source.text, target, queries_index=path in named_paths
+        )
+        image_problems += [item for item in found if settings.is_reported(path_in_project, item[0].kind_name)]
         if reason is not None:
             unreadable.append(UnreadableFile(label, reason))
         file_problems = [
@@ -194,12 +205,40 @@ def _lint_files(
             refusals[label] = f"{error}"
             fixable_problems = [replace(item, fix=None) for item in fixable_problems]
         problems += fixable_problems
+    # what a compose file starts is reported in its Dockerfile if that is checked, too
+    problems += [
+        problem
+        for problem, origin in image_problems
+        if origin == problem.path or _get_file_id(origin) not in file_ids.values()
+    ]
     index_by_label = {label: index for index, label in enumerate(variables)}
-    problems.sort(key=lambda item: index_by_label[item.path])
+    problems.sort(key=lambda item: (index_by_label[item.path], item.cell_number or 0, item.line))
     result = LintResult(
         file_count=len(variables), problems=tuple(problems), unreadable_files=tuple(unreadable)
     )
     return result, editable_files, refusals
+
+
+def _lint_file(
+    path: Path, kind: str, text: str, target: LintTarget, *, queries_index: bool
+) -> tuple[list[LintProblem], list[tuple[LintProblem, str]], str | None]:
+    """Check a file, and return (problems of its code, problems of the images that it describes, reason).
+
+    The second list and the reason are those of `lint_container_file`.
+    """
+    problems, reason = lint_text(text, kind, target) if kind != "devcontainer" else ([], None)
+    if kind not in CONTAINER_KINDS:
+        return problems, [], reason
+    from tfdoctor.extensions.lint.containers import describes_container, lint_container_file
+
+    if not describes_container(kind, path, text):
+        return problems, [], reason
+    found, container_reason = lint_container_file(text, path, queries_index=queries_index)
+    lines = {problem.line for problem in problems}
+    image_problems = [  # a misspelt variable is among the problems already
+        item for item in found if not (item[0].code.startswith("TFD6") and item[0].line in lines)
+    ]
+    return problems, image_problems, reason or container_reason
 
 
 def _get_file_id(path: str) -> tuple[int, int] | str:

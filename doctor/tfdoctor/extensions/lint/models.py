@@ -30,7 +30,7 @@ class LintProblem:
     """One finding in a file."""
 
     kind_name: str
-    """The name of one of `codes.KINDS`, or "cluster-address" or "cluster-task"."""
+    """The name of one of `codes.KINDS`, "cluster-address", "cluster-task", or the name of a rule about an image."""
     message: str
     line: int
     """The line number, from 1. In a notebook, lines are counted from the beginning of the cell."""
@@ -45,6 +45,8 @@ class LintProblem:
     code: str = ""
     """The code of the kind: "TFD711"."""
     severity: Severity = Severity.ERROR
+    service: str | None = None
+    """The service of a compose file, "" for a dev container. None if the problem is not about a container's start."""
 
 
 @dataclass(frozen=True, slots=True)

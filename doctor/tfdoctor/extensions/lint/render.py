@@ -114,6 +114,7 @@ def make_lint_json(result: LintResult) -> dict[str, Any]:
                 "line": item.line,
                 "column": item.column,
                 "message": item.message,
+                "service": item.service or None,
                 "fix": None
                 if item.fix is None
                 else {

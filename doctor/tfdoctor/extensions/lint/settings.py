@@ -36,7 +36,7 @@ SKIPPED_FOLDER_PATTERNS = (
     "*.egg-info",
 )
 """Patterns for the names of folders that are skipped when a folder is searched."""
-_KEYS = ("tf", "gpus", "ignore", "select", "exclude", "per-file-ignores")
+_KEYS = ("tf", "gpu-count", "ignore", "select", "exclude", "per-file-ignores")
 
 
 class SettingsError(ValueError):
@@ -53,8 +53,8 @@ class Settings:
     """The number of GPUs of the target machine. None if it is not set."""
     ignored_kinds: frozenset[str] = frozenset()
     """The names of the kinds of findings that are not reported."""
-    selected_kinds: frozenset[str] = frozenset(LINT_CODES)
-    """The names of the kinds of findings that are reported."""
+    selected_kinds: frozenset[str] | None = None
+    """The names of the kinds of findings that are reported. None means all."""
     excluded_patterns: tuple[str, ...] = ()
     """Patterns for excluded paths relative to the pyproject.toml, or for the name of a file or folder."""
     per_file_ignores: tuple[tuple[str, frozenset[str]], ...] = ()
@@ -66,7 +66,8 @@ class Settings:
 
     def is_reported(self, path: str, name: str) -> bool:
         """Return whether findings of the kind with this name are reported for this path."""
-        if name in self.ignored_kinds or name not in self.selected_kinds:
+        is_selected = self.selected_kinds is None or name in self.selected_kinds
+        if name in self.ignored_kinds or not is_selected:
             return False
         return not any(
             name in names and _matches_pattern(path, pattern) for pattern, names in self.per_file_ignores
@@ -106,9 +107,9 @@ def parse_settings(table: Mapping[str, Any]) -> Settings:
     tf = table.get("tf")
     if tf is not None and (not isinstance(tf, str) or parse_release(tf) is None):
         raise SettingsError('`tf` takes a release in quotes, such as "2.16"')
-    gpus = table.get("gpus")
+    gpus = table.get("gpu-count")
     if gpus is not None and (isinstance(gpus, bool) or not isinstance(gpus, int) or not 0 <= gpus <= 1024):
-        raise SettingsError("`gpus` takes a number from 0 to 1024")
+        raise SettingsError("`gpu-count` takes a number from 0 to 1024")
     per_file = table.get("per-file-ignores", {})
     if not isinstance(per_file, dict):
         raise SettingsError("`per-file-ignores` takes a table: pattern = [codes]")
@@ -116,9 +117,7 @@ def parse_settings(table: Mapping[str, Any]) -> Settings:
         tf_version=parse_release(tf) if tf is not None else None,
         gpu_count=gpus,
         ignored_kinds=_parse_kinds(table.get("ignore", []), "ignore"),
-        selected_kinds=_parse_kinds(table["select"], "select")
-        if "select" in table
-        else frozenset(LINT_CODES),
+        selected_kinds=_parse_kinds(table["select"], "select") if "select" in table else None,
         excluded_patterns=tuple(_validate_texts(table.get("exclude", []), "exclude")),
         per_file_ignores=tuple(
             (pattern, _parse_kinds(codes, "per-file-ignores")) for pattern, codes in per_file.items()

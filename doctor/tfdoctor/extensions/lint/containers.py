@@ -1,0 +1,83 @@
+"""Check the images that Dockerfiles, compose files and devcontainer.json files describe, as rules check machines."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tfdoctor.cli.build_check import PROGRAMS_WITHOUT_GPU, check_container_file
+from tfdoctor.core.findings import Severity
+from tfdoctor.core.text import clean_line
+from tfdoctor.extensions.lint.models import LintProblem
+from tfdoctor.extensions.lint.rule_names import NAME_BY_CODE
+from tfdoctor.images.read.compose import StartFileError, is_compose_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfdoctor.core.findings import Finding
+
+__all__ = ["describes_container", "lint_container_file"]
+
+
+def describes_container(kind: str, path: Path, text: str) -> bool:
+    """Return whether a file describes an image or how a container is started.
+
+    Other YAML files than compose files can begin with the same key, such as `version`.
+    """
+    if kind == "yaml":
+        return is_compose_file(path.name, "") or re.search(r"^services:", text, re.MULTILINE) is not None
+    return kind in ("dockerfile", "devcontainer")
+
+
+def lint_container_file(
+    text: str, path: Path, *, queries_index: bool
+) -> tuple[list[tuple[LintProblem, str]], str | None]:
+    """Return ((problem, path of the Dockerfile that it is in) for each problem, reason).
+
+    The reason says which part could not be checked. It is None if everything was checked.
+    """
+    label = clean_line(str(path))
+    try:
+        results = check_container_file(text, path, label, queries_index=queries_index)
+    except StartFileError as error:
+        has_other_name = path.suffix in (".yaml", ".yml") and not is_compose_file(path.name, "")
+        return [], None if has_other_name else clean_line(str(error))
+    lines = text.split("\n")
+    problems = []
+    for start, report, _ in results:
+        for finding in report.findings if report is not None else ():
+            if finding.severity <= Severity.INFO:
+                continue
+            evidence = next((item for item in finding.evidence if item.line is not None), None)
+            is_here = evidence is not None and (start is None or evidence.source == start.file)
+            line = (evidence.line or 1) if evidence is not None and is_here else start.line if start else 1
+            place = f" ({evidence.source}, line {evidence.line})" if evidence and not is_here else ""
+            problem = LintProblem(
+                kind_name=NAME_BY_CODE.get(finding.code, finding.cause.value),
+                message=f"{finding.title}{place}. {_format_remedy(finding)}".strip(),
+                line=line,
+                column=1,
+                path=str(path),
+                source=lines[line - 1] if line <= len(lines) else "",
+                code=finding.code,
+                severity=finding.severity,
+                service=start.name if start is not None else None,
+            )
+            origin = path if is_here or evidence is None else path.parent / evidence.source
+            problems.append((problem, str(origin)))
+    reasons = [
+        reason
+        for start, report, reason in results
+        if report is None and start is not None and start.program not in PROGRAMS_WITHOUT_GPU
+    ]
+    return problems, "; ".join(reasons) or None
+
+
+def _format_remedy(finding: Finding) -> str:
+    """Return the first remedy as one sentence with its command, or "" if there is none."""
+    if not finding.remedies:
+        return ""
+    remedy = finding.remedies[0]
+    command = f" `{remedy.commands[0]}`" if len(remedy.commands) == 1 else ""
+    return f"{remedy.text}{command}"
