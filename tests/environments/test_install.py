@@ -25,7 +25,7 @@ from tfdoctor.core.errors import UsageError
 from tfdoctor.diagnosis.progress import Progress
 from tfdoctor.environments.install import InstallRequest, NoLockError, get_lock_files, install_environment
 from tfdoctor.environments.install_state import (
-    GUARD_FILE,
+    INSTALL_GUARD_FILE,
     INSTALLING_VARIABLE,
     UNFINISHED_MARK,
     InstallRecord,
@@ -178,7 +178,7 @@ def assert_whole(folder: Path, names: Sequence[str]) -> None:
     for info in site.glob("*.dist-info"):
         assert core._is_complete(site, info)
     assert (folder / "bin" / "activate").read_text() == "VIRTUAL_ENV=1\n"
-    assert not (site / GUARD_FILE).exists()
+    assert not (site / INSTALL_GUARD_FILE).exists()
     assert sorted(path.name for path in (folder / ".tfdoctor").iterdir()) == sorted(own_file_names(record))
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from recorded import HOSTS, load_report
 from rules.make_facts import (
     commands,
     cpu_only,
@@ -25,3 +28,17 @@ def test_release_that_supports_the_gpu_is_recommended():
     assert not any("uninstall" in line for line in commands(finding(cpu_only_build.RULE, managed)))
     old = with_cards(facts, "12.0", "3.5")
     assert commands(finding(cpu_only_build.RULE, old)) == ["tfdoctor recommend"]
+
+
+def test_machine_without_a_gpu_is_told_that_the_cpu_works():
+    """Do not offer gigabytes of GPU packages where there is no GPU that could use them."""
+    driver = load_report(HOSTS / "no-card-no-driver").facts.driver
+    result = finding(cpu_only_build.RULE, replace(cpu_only("2.20.0", "tensorflow-cpu"), driver=driver))
+    first, *others = result.remedies
+    assert (first.text, first.commands) == (
+        "Nothing, if the CPU is enough: TensorFlow works here on the CPU.",
+        (),
+    )
+    assert all(remedy.text.startswith("Once there is a GPU: ") for remedy in others)
+    assert not any(remedy.steps for remedy in result.remedies)
+    assert "no NVIDIA GPU" in result.title

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.core.errors import Error, UsageError
+from tfdoctor.core.facts.python import INSTALL_GUARD_FILE
 from tfdoctor.core.text import clean_line
 from tfdoctor.environments.folder import (
     STATE_FOLDER,
@@ -45,11 +46,6 @@ RECORD_FILE, LOCK_FILE, SAVED_SCRIPTS_FOLDER, TEMPORARY_FOLDER = (
 """The names of the files and folders in `.tfdoctor`."""
 INSTALLING_VARIABLE = "TFDOCTOR_INSTALLING"
 """The variable that is set for installers: with it, the Python of an unfinished environment starts."""
-GUARD_FILE = "_tfdoctor_unfinished.pth"
-"""The `.pth` file that blocks the environment's Python.
-
-Such files run in the order of their names, and this name sorts before `distutils-precedence.pth`.
-"""
 UNFINISHED_MARK = "tfdoctor: this environment is unfinished"
 """The text that identifies a blocked activate script."""
 # System folders that must not become an environment.
@@ -236,7 +232,7 @@ class LockedFolder:
         Call it again after creating the virtual environment, to block the new activate scripts.
         """
         self.site_packages.mkdir(parents=True, exist_ok=True)
-        guard = self.site_packages / GUARD_FILE
+        guard = self.site_packages / INSTALL_GUARD_FILE
         if not guard.exists():
             # Python runs a line of a .pth file if it starts with "import". The line can read os.environ even with `-I`.
             exit_call = f"os.write(2, {(_BLOCKED_MESSAGE + chr(10)).encode()!r}), os._exit(3)"
@@ -259,7 +255,7 @@ class LockedFolder:
         return any(
             path.exists()
             for path in (
-                self.site_packages / GUARD_FILE,
+                self.site_packages / INSTALL_GUARD_FILE,
                 self.folder / STATE_FOLDER / SAVED_SCRIPTS_FOLDER,
                 self.temporary_folder,
             )
@@ -279,7 +275,7 @@ class LockedFolder:
         self.write_record(
             InstallRecord(plan_key=record.plan_key, state="finished", finished_steps=record.finished_steps)
         )
-        remove_path(self.site_packages / GUARD_FILE)
+        remove_path(self.site_packages / INSTALL_GUARD_FILE)
         for path in (saved_folder, self.temporary_folder):
             with contextlib.suppress(OSError):
                 remove_path(path)

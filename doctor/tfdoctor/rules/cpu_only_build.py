@@ -33,7 +33,7 @@ from tfdoctor.remedies.releases import (
 )
 from tfdoctor.remedies.user_permissions import needs_new_environment
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import prerequisites
+from tfdoctor.rules.shared import drivers, prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Release
@@ -61,14 +61,23 @@ def check(context: RuleContext) -> Result:
     if len(list_installed_builds(context.facts)) > 1:
         return NotApplicable("two packages are installed over each other: TFD304 reports it")
     name = tensorflow.distribution or "TensorFlow"
+    title = f"{name} {build.version or ''} has no GPU code".replace("  ", " ")  # without a version
+    remedies = _build_remedies(context, build, tensorflow)
+    if drivers.has_no_gpu(context):
+        title += ", and no NVIDIA GPU is visible here"
+        remedies = [
+            Remedy("Nothing, if the CPU is enough: TensorFlow works here on the CPU."),
+            # Without a GPU this changes nothing, so that `fix` must not do it.
+            *(replace(remedy, text=f"Once there is a GPU: {remedy.text}", steps=()) for remedy in remedies),
+        ]
     return [
         RULE.make_finding(
             Cause.CPU_ONLY_BUILD,
             Severity.ERROR,
             f"{_explain_cpu_build(context, build, tensorflow)} It never uses a GPU, whatever else is installed.",
-            title=f"{name} {build.version or ''} has no GPU code".replace("  ", " "),  # without a version
+            title=title,
             evidence=_list_evidence(context, tensorflow),
-            remedies=_build_remedies(context, build, tensorflow),
+            remedies=remedies,
         )
     ]
 

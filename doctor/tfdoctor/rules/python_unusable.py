@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.core.facts.python import UnusablePython
+from tfdoctor.core.facts.python import INSTALL_GUARD_FILE, UnusablePython
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.remedies.pip import format_check_command, quote
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, require_known_fact
@@ -35,6 +35,7 @@ from tfdoctor.rules.shared.pythons import (
 
 if TYPE_CHECKING:
     from tfdoctor.core.facts.python import StartupFailure
+    from tfdoctor.core.findings import Finding
 
 PYTHONHOME_VARIABLE = "PYTHONHOME"
 TITLE_BY_FAILURE_KIND = {
@@ -58,6 +59,9 @@ def check(context: RuleContext) -> Result:
     failure = fact.trouble
     if failure.kind == "denied":
         return NotApplicable("this user may not run it, which TFD319 explains")
+    guard_file = next((path for path in failure.files if path.endswith(f"/{INSTALL_GUARD_FILE}")), None)
+    if guard_file is not None:
+        return [_make_unfinished_finding(guard_file)]
     evidence = [Evidence(failure.path, f"{failure.how}{f': {failure.detail}' if failure.detail else ''}")]
     if failure.said:
         evidence.append(Evidence(f"{failure.path} (what it printed)", failure.said))
@@ -75,6 +79,25 @@ def check(context: RuleContext) -> Result:
             ],
         )
     ]
+
+
+def _make_unfinished_finding(guard_file: str) -> Finding:
+    """Return the finding that `tfdoctor install` did not finish this environment, and blocks it until then."""
+    prefix = guard_file.rpartition("/lib/")[0]
+    return RULE.make_finding(
+        Cause.PYTHON_UNUSABLE,
+        Severity.ERROR,
+        f"`tfdoctor install` made {prefix} and was interrupted. Until it is finished, its Python does not start.",
+        title=f"This environment is unfinished, because `tfdoctor install` was interrupted: {prefix}",
+        evidence=[Evidence(guard_file, "blocks the unfinished environment")],
+        remedies=[
+            Remedy(
+                "Run the same command again, with the same options: it continues where it stopped.",
+                (f"tfdoctor install --into {quote(prefix)}",),
+            ),
+            Remedy("Remove the environment.", (f"rm -r {quote(prefix)}",)),
+        ],
+    )
 
 
 def _format_title(failure: StartupFailure) -> str:

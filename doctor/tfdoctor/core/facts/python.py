@@ -8,6 +8,12 @@ from tfdoctor.core.records import dataclass
 PYTHON_OPTION = "--python"
 """The value of `UnusableEnvironment.variable` if the user named the environment on the command line."""
 
+INSTALL_GUARD_FILE = "_tfdoctor_unfinished.pth"
+"""The `.pth` file with which `install` blocks the Python of an unfinished environment.
+
+Such files run in the order of their names, and this name sorts before `distutils-precedence.pth`.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class UnusableEnvironment:

@@ -16,7 +16,7 @@ from tfdoctor.core.facts import (
     Unknown,
     value_of,
 )
-from tfdoctor.core.findings import Evidence, Remedy
+from tfdoctor.core.findings import Cause, Evidence, Remedy
 from tfdoctor.core.records import dataclass
 from tfdoctor.prediction.driver import find_missing_driver_cause, predict_driver_stage
 from tfdoctor.remedies.pip import format_check_command
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Gpu
     from tfdoctor.compat.releases import Release
     from tfdoctor.core.facts import PciGpu
-    from tfdoctor.core.findings import Cause
     from tfdoctor.rules.base import RuleContext
 
 HANG_PHRASE = "did not answer within"
@@ -78,6 +77,18 @@ def determine_driver_state(context: RuleContext) -> DriverState:
     # a tuple explains why the driver shows no device; otherwise the result is the number of devices
     cause, reason = stage_result if isinstance(stage_result, tuple) else (None, "")
     return DriverState(cause, reason, resolution, driver_result)
+
+
+def has_no_gpu(context: RuleContext) -> bool:
+    """Return whether this machine has no NVIDIA GPU: none on the PCI bus, no kernel module, and no driver.
+
+    In a container, a GPU of its host can still be one that the container was not given. WSL does not show the PCI bus.
+    """
+    facts = context.facts
+    if facts.machine.wsl or determine_driver_state(context).cause is not Cause.NO_DRIVER:
+        return False
+    is_hidden = bool(facts.machine.container) and not value_of(facts.driver.pci)
+    return (isinstance(facts.driver.pci, Absent) or is_hidden) and not value_of(facts.driver.modules)
 
 
 def find_hang_reason(context: RuleContext) -> str:
