@@ -164,6 +164,34 @@ def test_spellings_that_programs_use(words: str, means: str) -> None:
     assert _normalize_arguments(words.split()) == means.split()
 
 
+def run_in_child(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tfdoctor", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_global_options_stand_anywhere_before_a_program() -> None:
+    host = str(Path(__file__).parents[1] / "hosts" / "container-without-gpu")
+    for arguments in (
+        ("--color=always", "check", "--from", host),
+        ("check", "--from", host, "--color", "always"),
+    ):
+        assert "\x1b[" in run_in_child(*arguments).stdout
+    refused = run_in_child("check", "--color", "blue")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "auto, always or never" in refused.stderr
+    program = ("-c", "import sys; print(sys.argv[1:])", "--debug", "--color=never")
+    assert "['--debug', '--color=never']" in run_in_child("run", sys.executable, *program).stdout
+
+
+def test_debug_writes_what_was_looked_at() -> None:
+    result = run_in_child("check", "--debug", "-q", "--python", sys.executable)
+    kinds = {line.split()[2] for line in result.stderr.splitlines()}
+    assert kinds == {"file", "command"}
+    assert re.search(r"^ +\d+\.\d{3} s  command .* \(\d+\.\d{3} s\)$", result.stderr, re.MULTILINE)
+    assert run_in_child("check", "-q", "--python", sys.executable).stderr == ""
+
+
 def test_check_loads_no_slow_modules() -> None:
     host = Path(__file__).parents[1] / "hosts" / "container-without-gpu"
     loaded = list_loaded("check", "--from", str(host))

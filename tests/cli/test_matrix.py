@@ -158,7 +158,7 @@ def test_windows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
         (("--cudnn", "x"), "--cudnn", "9.3"),
         (("--python-version", "x"), "--python-version", "3.13"),
         (("--driver", "new"), "--driver", "550"),
-        (("--markdown", "--json"), "--json and --markdown", ""),
+        (("--format", "markdown", "--json"), "--json and --format markdown", ""),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -296,7 +296,7 @@ def test_problems_have_the_codes_of_check() -> None:
 
 
 @pytest.mark.parametrize(
-    "beside", ["--json", "--markdown", "--all", "--windows", "--driver=550", "--tf=2.15"]
+    "beside", ["--json", "--format=markdown", "--all", "--windows", "--driver=550", "--tf=2.15"]
 )
 def test_html_allows_no_filters(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, beside: str

@@ -45,7 +45,7 @@ from tfdoctor.verification.stages import STAGES
         ("verify --python p --devices x", "expected CPU, all, none"),
         ("verify --python p --memory 8x", "expected a size"),
         ("verify --python p --timeout nan", "expected a number of seconds"),
-        ("matrix --json --markdown", "two formats"),
+        ("matrix --json --format markdown", "exclude each other"),
         ("matrix --html x.html --tf 2.4", "--html writes all releases"),
         ("matrix --html x.html --all", "--html writes all releases"),
         ("matrix --gpu 86,75", "is written with a point"),

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tfdoctor.render import terminal
 from tfdoctor.render.terminal import OUT
 
 
@@ -53,6 +54,33 @@ def test_colour(
         monkeypatch.setenv(name, value)
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert OUT.colour is colour
+
+
+@pytest.mark.parametrize(
+    ("variables", "choice", "colour"),
+    [
+        ({"CLICOLOR": "0"}, "auto", False),
+        ({"CLICOLOR": "1"}, "auto", True),
+        ({"CLICOLOR_FORCE": "1", "TERM": "dumb"}, "auto", True),
+        ({"CLICOLOR_FORCE": "0", "TERM": "dumb"}, "auto", False),
+        ({"CLICOLOR_FORCE": "1", "NO_COLOR": "1"}, "auto", False),
+        ({"NO_COLOR": "1"}, "always", True),
+        ({"FORCE_COLOR": "1"}, "never", False),
+    ],
+)
+def test_option_and_clicolor(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], choice: str, colour: bool
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ({"TERM": "xterm"} | variables).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(terminal, "_color_choice", "auto")
+    terminal.set_color(choice)
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdout", stream)
     assert OUT.colour is colour
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import os
 import signal
 import threading
@@ -17,10 +16,12 @@ from tfdoctor.cli.options import (
     FailOnOption,
     For,
     Force,
+    Format,
     Html,
     Json,
     Quiet,
     argument,
+    choose_format,
     command,
     option,
     verbose_option,
@@ -42,13 +43,6 @@ if TYPE_CHECKING:
     from tfdoctor.remedies.tools import Tool
 
 
-class DiagnoseFormat(str, enum.Enum):
-    """An output format of `diagnose`, besides JSON and HTML."""
-
-    text = "text"
-    github = "github"
-
-
 @command(
     "tfdoctor diagnose train.log",
     "python train.py 2>&1 | tfdoctor diagnose",
@@ -66,9 +60,9 @@ def diagnose(
     host: Annotated[
         bool, option("The log is from this machine: look here for what the log leaves open.", "--host")
     ] = False,
-    output: Annotated[
-        DiagnoseFormat, option("github: Markdown for an issue, redacted.", "--format")
-    ] = DiagnoseFormat.text,
+    output_format: Annotated[
+        Format, option("Print in this format; markdown, for an issue, is redacted.", "--format")
+    ] = Format.text,
     placement: Annotated[
         bool,
         option(
@@ -98,12 +92,13 @@ def diagnose(
     TensorFlow logs where operations go after tf.debugging.set_log_device_placement(True), in TensorFlow 1 with
     ConfigProto(log_device_placement=True). --placement counts them.
     """
-    as_github = output is DiagnoseFormat.github
+    output_format = choose_format(output_format, as_json=as_json)
+    as_json, as_markdown = output_format is Format.json, output_format is Format.markdown
     log_names = select_logs(files or (), "diagnose")
     if placement:
         from tfdoctor.cli.placement import diagnose_placement
 
-        if len(log_names) != 1 or follow or host or as_github or for_tool is not None or html is not None:
+        if len(log_names) != 1 or follow or host or as_markdown or for_tool is not None or html is not None:
             raise UsageError(
                 "--placement reads one log; of the other options it takes --svg, --force, --fail-on, --json and -v."
             )
@@ -127,7 +122,7 @@ def diagnose(
     compat = Compat.load()
     stdin_copy = _StdinCopy() if html is not None else None
     if follow:
-        reports = [_follow_log(log_names[0], compat, prints_verdicts=not (as_json or as_github))]
+        reports = [_follow_log(log_names[0], compat, prints_verdicts=not (as_json or as_markdown))]
     else:
         shows_progress = ERR.is_terminal and not (as_json or quiet)
         reports = [
@@ -145,7 +140,7 @@ def diagnose(
 
         documents = [make_log_json(report) for report in reports]
         write_json(documents[0] if len(documents) == 1 else {"schema_version": 1, "logs": documents})
-    elif as_github:
+    elif as_markdown:
         from tfdoctor.render.log_markdown import make_log_markdown
         from tfdoctor.system.identity import make_redactor
 

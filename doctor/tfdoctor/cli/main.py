@@ -36,7 +36,7 @@ EXIT_STATUS_MEANINGS = {
 
 HELP_FOOTER = """\
 Examples: tfdoctor check · tfdoctor diagnose train.log · tfdoctor install
-Options:  -h, --help (also after a command: its options) · -V, --version
+Options:  -h, --help · -V, --version · --color auto|always|never · --debug
 """
 RENAMED_OPTIONS = {
     "check": {"--facts": "--from"},

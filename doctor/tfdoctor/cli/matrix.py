@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from tfdoctor.cli import completion_values
-from tfdoctor.cli.options import Force, Json, argument, command, option
+from tfdoctor.cli.options import Force, Format, FormatOption, Json, argument, choose_format, command, option
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.core import versions
 from tfdoctor.core.errors import ExitCode, UsageError
@@ -91,7 +91,7 @@ def matrix(
     ] = None,
     force: Force = False,
     as_json: Json = False,
-    as_markdown: Annotated[bool, option("Print Markdown.", "--markdown")] = False,
+    output_format: FormatOption = Format.text,
 ) -> int:
     """Print the releases that match, or the data sheet of a single one, and return the exit status.
 
@@ -100,10 +100,10 @@ def matrix(
     if release is not None and tf is not None:
         raise UsageError("SPEC and --tf name the releases; give one of them.")
     tf = tf if release is None else release
+    output_format = choose_format(output_format, as_json=as_json)
+    as_json, as_markdown = output_format is Format.json, output_format is Format.markdown
     if list_gpus:
         return _print_gpus(as_json=as_json)
-    if as_json and as_markdown:
-        raise UsageError("--json and --markdown are two formats; give one of them.")
     if html is not None:
         if (
             as_json

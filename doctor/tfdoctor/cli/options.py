@@ -20,6 +20,8 @@ __all__ = [
     "FailOnOption",
     "For",
     "Force",
+    "Format",
+    "FormatOption",
     "From",
     "Gpus",
     "Html",
@@ -38,6 +40,7 @@ __all__ = [
     "Yes",
     "argument",
     "check_finite",
+    "choose_format",
     "command",
     "option",
     "verbose_option",
@@ -96,6 +99,16 @@ def check_finite(value: float | None) -> float | None:
     return value
 
 
+def choose_format(output_format: Format, *, as_json: bool) -> Format:
+    """Return the output format that `--format` and `--json` request. Raise UsageError if they exclude each other."""
+    if as_json and output_format not in (Format.text, Format.json):
+        from tfdoctor.core.errors import UsageError
+
+        msg = f"--json and --format {output_format.value} exclude each other."
+        raise UsageError(msg)
+    return Format.json if as_json else output_format
+
+
 def verbose_option(text: str) -> OptionSpec:
     """Return the `--verbose` option with a command's help text."""
     return option(text, "--verbose", "-v")
@@ -117,6 +130,14 @@ class FailOn(str, enum.Enum):
         )
 
 
+class Format(str, enum.Enum):
+    """An output format."""
+
+    text = "text"
+    json = "json"
+    markdown = "markdown"
+
+
 class Installer(str, enum.Enum):
     """The tool that installs packages."""
 
@@ -129,10 +150,11 @@ Html = Annotated[
     option("Also write the answer to this file as a page for a browser, redacted.", metavar="FILE"),
 ]
 Force = Annotated[bool, option("Replace an existing file.", "--force")]
-Json = Annotated[bool, option("Print JSON.", "--json")]
+Json = Annotated[bool, option("Print JSON, as --format json does.", "--json")]
 Quiet = Annotated[bool, option("Print only the verdict.", "--quiet", "-q")]
 OnlyErrors = Annotated[bool, option("Print only errors.", "--quiet", "-q")]
 FailOnOption = Annotated[FailOn, option("Exit with status 1 if any finding is at least this severe.")]
+FormatOption = Annotated[Format, option("Print in this format.", "--format")]
 Timeout = Annotated[
     float,
     option(

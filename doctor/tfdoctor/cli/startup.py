@@ -48,14 +48,40 @@ def run() -> NoReturn:
     sys.exit(int(status))
 
 
+def _take_global_options() -> None:
+    """Remove `--debug` and `--color WHEN` from the arguments, and apply them. Raise UsageError if WHEN is unknown.
+
+    They may stand anywhere, except after `--` and after the program of `run`.
+    """
+    words, kept = sys.argv[1:], sys.argv[:1]
+    while words:
+        word = words.pop(0)
+        if word == "--" or (kept[1:2] == ["run"] and not word.startswith("-")):
+            words.insert(0, word)
+            break
+        if word == "--debug":
+            from tfdoctor.system import debug_log
+
+            debug_log.enable()
+        elif word == "--color" or word.startswith("--color="):
+            from tfdoctor.render import terminal
+
+            terminal.set_color(word.partition("=")[2] if "=" in word else words.pop(0) if words else "")
+        else:
+            kept.append(word)
+    sys.argv[:] = [*kept, *words]
+
+
 def _run_command(arguments: list[str], received_signals: list[int]) -> int:
     """Run the command and return the exit status.
 
     `arguments` are those before `--`; those after it belong to another program. `received_signals` has the numbers of
     the signals that have arrived so far.
     """
-    wants_json = "--json" in arguments
+    wants_json = "--json" in arguments or "--format json" in " ".join(arguments).replace("=", " ")
     try:
+        if any(argument.startswith(("--color", "--debug")) for argument in arguments):
+            _take_global_options()
         if "TFDOCTOR_CALLED" in os.environ:
             from tfdoctor.render import program_name
 

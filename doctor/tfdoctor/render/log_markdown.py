@@ -1,4 +1,4 @@
-"""The output of `diagnose --format github`: redacted Markdown to paste into an issue."""
+"""The output of `diagnose --format markdown`: redacted Markdown to paste into an issue."""
 
 from __future__ import annotations
 

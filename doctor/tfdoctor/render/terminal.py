@@ -11,7 +11,7 @@ from tfdoctor.render.program_name import adapt_commands
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["ERR", "OUT", "Layout", "Terminal"]
+__all__ = ["ERR", "OUT", "Layout", "Terminal", "set_color"]
 
 ASCII_REPLACEMENTS = str.maketrans(
     {
@@ -29,6 +29,21 @@ ASCII_REPLACEMENTS = str.maketrans(
     }
 )
 """Replacements for the typographic characters in tfdoctor's texts, for encodings that do not contain them."""
+
+
+COLOR_CHOICES = ("auto", "always", "never")
+"""The values of `--color`."""
+_color_choice = "auto"
+
+
+def set_color(choice: str) -> None:
+    """Apply the value of `--color`, which precedes all variables. Raise UsageError if it is unknown."""
+    global _color_choice  # noqa: PLW0603 - one choice for the process
+    if choice not in COLOR_CHOICES:
+        from tfdoctor.core.errors import UsageError
+
+        raise UsageError("--color: expected auto, always or never.", hint="tfdoctor check --color never")
+    _color_choice = choice
 
 
 class Layout(TypedDict):
@@ -74,12 +89,17 @@ class Terminal:
     def colour(self) -> bool:
         """Whether to use colour.
 
-        Colour is used only on a terminal. NO_COLOR and TERM=dumb turn it off, and FORCE_COLOR turns it on.
+        Colour is used only on a terminal. `--color`, NO_COLOR, CLICOLOR=0 and TERM=dumb turn it off; `--color`,
+        FORCE_COLOR and CLICOLOR_FORCE turn it on.
         """
+        if _color_choice != "auto":
+            return _color_choice == "always"
         if os.environ.get("NO_COLOR"):
             return False
-        if os.environ.get("FORCE_COLOR"):
+        if os.environ.get("FORCE_COLOR") or os.environ.get("CLICOLOR_FORCE", "0") != "0":
             return True
+        if os.environ.get("CLICOLOR") == "0":
+            return False
         return self.is_terminal and os.environ.get("TERM", "") != "dumb"
 
     @property

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tfdoctor.core.errors import Error
+from tfdoctor.system import debug_log
 from tfdoctor.system.children import Children, drop_working_folder
 from tfdoctor.system.elf import ElfError, ElfFile, ElfProblem, read_elf
 from tfdoctor.system.result import CommandResult, Failure
@@ -190,6 +191,7 @@ class LiveSystem:
 
     def _locate(self, path: str) -> str:
         """Return the path on this machine, which is below `root`."""
+        debug_log.write("file", path)
         return f"{self._root}{path}" if self._root else path
 
     def read_text(self, path: str, *, limit: int = 1 << 20) -> str:
@@ -301,7 +303,9 @@ class LiveSystem:
         started = time.monotonic()
 
         def make_result(returncode: int | None, **fields: object) -> CommandResult:
-            return CommandResult(tuple(argv), returncode, seconds=time.monotonic() - started, **fields)  # type: ignore[arg-type]
+            seconds = time.monotonic() - started
+            debug_log.write("command", " ".join(argv), seconds)
+            return CommandResult(tuple(argv), returncode, seconds=seconds, **fields)  # type: ignore[arg-type]
 
         cwd = self._cwd if Path(self._cwd).is_dir() else None
         try:
