@@ -18,7 +18,7 @@ from tfdoctor.cli.fix import resolve_codes
 from tfdoctor.cli.startup import run
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.findings import Cause
-from tfdoctor.diagnosis.explain import Explanation, find_entries, list_entries
+from tfdoctor.diagnosis.explain import MEMORY_CODE, Explanation, find_entries, list_entries
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.render.explain import make_explanation_json, render_explanation
 from tfdoctor.rules.retired import RetiredRule, find_current_codes
@@ -312,3 +312,13 @@ def test_part_of_a_message_is_explained_as_diagnose_would(
 ) -> None:
     tfdoctor(monkeypatch, "explain", message)
     assert code in capsys.readouterr().out
+
+
+def test_memory_page_separates_growth_from_a_limit() -> None:
+    """Whoever copies a block gets one of the two, and for each GPU."""
+    blocks = MEMORY_CODE.split("TensorFlow 2, ")
+    growth, limit = blocks[1], blocks[2].partition("TensorFlow 1")[0]
+    assert "set_memory_growth" in growth
+    assert "set_logical_device_configuration" not in growth
+    assert limit.index("for gpu in") < limit.index("set_logical_device_configuration")
+    assert "set_memory_growth" not in limit

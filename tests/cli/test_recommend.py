@@ -298,3 +298,14 @@ def test_release_without_tested_packages_is_not_said_to_have_no_wheel(tfdoctor: 
     text = " ".join(result.out.split())
     assert "no pinned and tested packages exist for TensorFlow 2.22.0rc0" in text
     assert "no wheel" not in text
+
+
+def test_machine_options_are_printed_once(tfdoctor: Tfdoctor) -> None:
+    """A suggestion of another release repeats the GPU and the driver of the request, in its words, and once."""
+    answer = tfdoctor("recommend", "--json", "--tf", "1.14", "--gpu", "A100", "--driver", "470").json
+    text = str(answer)
+    assert "--gpu A100 --driver 470" in text
+    assert "--gpu 8.0" not in text
+    screen = " ".join(tfdoctor("recommend", "--tf", "1.14", "--gpu", "A100", "--driver", "470").out.split())
+    assert "--recipe ngc --gpu A100 --driver 470" in screen
+    assert "--driver 470 --gpu" not in screen

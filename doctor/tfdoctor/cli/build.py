@@ -282,11 +282,13 @@ def _print_plan(
     elif emit is not None:
         sys.stdout.write(format_emitted(emit, image))
     elif print_only:
-        sys.stdout.write(image.context.dockerfile)
-        if image.context.files and not quiet:
-            sys.stdout.flush()  # raises here if nothing can be written, so that the note is not printed as well
+        if image.context.files and not quiet:  # before the file, so that it is not in the middle of it
             names = ", ".join(sorted(image.context.files))
-            ERR.write(f"It copies {names}: `{image.command} --emit context DIR` writes them, too.\n")
+            ERR.write(
+                f"tfdoctor: it copies {names}: `{image.command} --emit context DIR` writes them, too.\n"
+            )
+            ERR.flush()
+        sys.stdout.write(image.context.dockerfile)
     else:
         OUT.write(render_dry_run(image, complete=complete, **OUT.layout))
 

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from tfdoctor.remedies.tools import Tool
 
 
+DOCUMENT_SUFFIXES = (".md", ".rst", ".py", ".adoc", ".tex")
+"""The suffixes of files that can quote messages of several logs."""
+
+
 @command(
     "tfdoctor diagnose train.log",
     "python train.py 2>&1 | tfdoctor diagnose",
@@ -131,6 +135,11 @@ def diagnose(
             )
             for name in log_names
         ]
+    for name, report in zip(log_names, reports, strict=True):
+        if Path(name).suffix.lower() in DOCUMENT_SUFFIXES and report.findings and not quiet:
+            write_note(
+                f"is {clean_line(name, limit=80)} a log? The answer is about the messages that it quotes."
+            )
     if host:
         reports = _apply_host_facts(reports, compat)
     if html is not None and stdin_copy is not None:

@@ -140,11 +140,13 @@ CAUSE_BY_LOG_CODE = {
 MEMORY_CODE = """\
 For any program, before it starts:
     export TF_FORCE_GPU_ALLOW_GROWTH=true
-TensorFlow 2, memory as it is needed, or a limit in MiB:
+TensorFlow 2, memory as it is needed:
     for gpu in tf.config.list_physical_devices("GPU"):
         tf.config.experimental.set_memory_growth(gpu, True)
+TensorFlow 2, a limit in MiB for each GPU instead:
     limit = tf.config.LogicalDeviceConfiguration(memory_limit=4096)
-    tf.config.set_logical_device_configuration(gpu, [limit])
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.set_logical_device_configuration(gpu, [limit])
 TensorFlow 1 (per_process_gpu_memory_fraction=0.4 is a limit):
     options = tf.GPUOptions(allow_growth=True)
     session = tf.Session(config=tf.ConfigProto(gpu_options=options))"""
@@ -160,12 +162,12 @@ PAGES_WITHOUT_CAUSE: dict[str, RuleEntry] = {
         sections=(
             Section(
                 "What it means",
-                "At its first operation TensorFlow takes nearly all free memory of every GPU that it sees, and divides "
-                "it up itself. nvidia-smi shows a full GPU, whatever the model needs, until the process ends.",
+                "At its first operation TensorFlow takes nearly all free memory of every GPU.",
             ),
             Section("What to do", MEMORY_CODE),
             Section(
                 "How it is seen",
+                "nvidia-smi shows a full GPU, whatever the model needs, until the process ends. "
                 "`tfdoctor check` shows who holds memory. How much of it a program uses: "
                 'tf.config.experimental.get_memory_info("GPU:0"), from TensorFlow 2.5.\n\n'
                 "The variable is read by TensorFlow 1.12 and newer, set_memory_growth is there from 1.14. The limit "

@@ -79,9 +79,12 @@ def add_machine_arguments(
     arguments = [f"--gpu {shlex.quote(name)}" for name in gpus] + ([f"--driver {driver}"] if driver else [])
     if not arguments:
         return recommendation
+    replaced_options = [*(["gpu"] if gpus else []), *(["driver"] if driver else [])]
+    pattern = re.compile(rf" --(?:{'|'.join(replaced_options)}) (?:'[^']*'|\S+)")
 
     def add_arguments(option: Option) -> Option:
         first_command, *other_commands = option.commands
+        first_command = pattern.sub("", first_command)  # `recipes.adapt_to_machine` adds them in other words
         return dataclasses.replace(option, commands=(" ".join([first_command, *arguments]), *other_commands))
 
     conflict = recommendation.conflict

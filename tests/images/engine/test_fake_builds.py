@@ -432,3 +432,19 @@ def test_digest_of_a_pushed_image_is_reported() -> None:
         api.push = lambda *_, wrong=wrong, **__: wrong
         with pytest.raises(EngineError, match=text):
             push(make_engine(api), "x:1", progress)
+
+
+@pytest.mark.parametrize(
+    ("program", "command"), [("docker", "start docker"), ("podman", "start podman.socket"), ("", "Install")]
+)
+def test_installed_engine_that_does_not_run(
+    program: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Do not advise to install what is installed."""
+    monkeypatch.setattr(
+        connection.shutil, "which", lambda name: f"/usr/bin/{name}" if name == program else None
+    )
+    failure = connection._make_unreachable_error("unix:///no/such", FileNotFoundError(2, "no"))
+    assert command in failure.hint
+    assert ("is installed" in failure.message) == bool(program)
+    assert ("Install" in failure.hint) == (not program)

@@ -6,6 +6,7 @@ import errno
 import getpass
 import os
 import re
+import shutil
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -298,6 +299,18 @@ def _make_unreachable_error(url: str, error: BaseException) -> EngineError:
         failure.kind = "engine-permission"
         return failure
     if path and (error_number == errno.ENOENT or not _may_exist(path)):
+        program = next((name for name in ("docker", "podman") if shutil.which(name)), None)
+        if program is not None and not _make_start_hint(path):
+            command = (
+                "sudo systemctl start docker"
+                if program == "docker"
+                else "systemctl --user start podman.socket"
+            )
+            failure = EngineError(
+                f"{program} is installed, but no container engine answers: {path} is not there.", hint=command
+            )
+            failure.kind = "engine-missing"
+            return failure
         failure = EngineError(
             f"no container engine answers: {path} is not there.",
             hint=_make_start_hint(path)
