@@ -35,12 +35,12 @@ def parse_options(typed: str) -> dict[str, list[str]]:
 
 def plan_for(typed: str) -> Recommendation:
     options = parse_options(typed)
-    facts = HOSTS / options["facts"][0] if options["facts"] else None
+    recording = HOSTS / options["from"][0] if options["from"] else None
     host = select_host(
-        COMPAT, gpus=options["gpu"], driver=next(iter(options["driver"]), None), recording_path=facts
+        COMPAT, gpus=options["gpu"], driver=next(iter(options["driver"]), None), recording_path=recording
     )
     method = Method(options["method"][0]) if options["method"] else None
-    python = parse_python_version(next(iter(options["python"]), None))
+    python = parse_python_version(next(iter(options["python-version"]), None))
     request = Request(tensorflow=next(iter(options["tf"]), None), python=python, method=method)
     return make_plan(COMPAT, request, host)
 
