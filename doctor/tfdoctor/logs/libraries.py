@@ -243,6 +243,13 @@ def choose_library_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: C
     opened_cuda_libraries = [name for name in opened_gpu_libraries if not is_cudnn_library(name)]
     if same_versions:
         return Cause.LIBS_NOT_ON_PATH if opened_cuda_libraries else Cause.LIBS_WRONG_VERSION
+    # cuDNN is installed separately: alone it shows no CUDA
+    if (
+        not opened_cuda_libraries
+        and not path
+        and any(strip_library_name(library.soname) == "cudart" for library in toolkit_libraries)
+    ):
+        return Cause.LIBS_NOT_INSTALLED
     # a CUDA of unknown version is installed
     if opened_gpu_libraries or _CUDA_FOLDER.search(path) or _has_opened_runtime(log):
         return Cause.LIBS_WRONG_VERSION

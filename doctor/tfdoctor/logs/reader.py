@@ -124,6 +124,12 @@ _LINE_START = re.compile(
 """The beginning of a line that does not continue a wrapped line."""
 
 
+_DOUBLED_BLANK = re.compile(rb"(?<=[a-z]) {2}(?=[a-z])")
+"""Two blanks between words, which programs that copy text make of one."""
+_PASTED_BYTES = 65536
+"""The largest size of a block in which doubled blanks are removed: longer logs are not copied from a page."""
+
+
 class Line(NamedTuple):
     """A logical line, which is one message."""
 
@@ -318,7 +324,9 @@ class _Source:
         if not terminal_width:
             read_bytes = 0
             for block in all_blocks:
-                yield self._make_rows(block, early=read_bytes <= _FULL_READ_BYTES)
+                is_pasted = len(block) <= _PASTED_BYTES
+                text = _DOUBLED_BLANK.sub(b" ", block) if is_pasted else block
+                yield self._make_rows(text, early=read_bytes <= _FULL_READ_BYTES)
                 read_bytes += len(block)
             return
         joined_lines = _join_cut_lines(self._iter_pieces(all_blocks, line_filter), terminal_width)

@@ -335,7 +335,18 @@ class Cause(str, enum.Enum):
         finding_title="The system's C library is too old for this TensorFlow",
         finding_code="TFD308",
         allows_registration=False,
-        log_remedies=(CommonRemedy.RELEASE, CommonRemedy.LIBRARY, CommonRemedy.CHECK),
+        log_remedies=(
+            Remedy(
+                "A container image brings a newer C library, and needs no root with Apptainer. Do not replace that of the "
+                "system: no program would start then.",
+                (
+                    "tfdoctor build",
+                    "apptainer exec --nv docker://tensorflow/tensorflow:latest-gpu python3 train.py",
+                ),
+            ),
+            CommonRemedy.RELEASE,
+            CommonRemedy.CHECK,
+        ),
     )
     LIBSTDCXX_TOO_OLD = CauseData(
         "libstdcxx-too-old",
