@@ -31,7 +31,7 @@ from tfdoctor.logs.placement.rejections import RefusalReader, shorten_device
 from tfdoctor.logs.placement.version_messages import FirstMessages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 __all__ = ["PlacementReader", "read_placement"]
 
@@ -62,6 +62,12 @@ _DEVICE_POSITION = re.compile(
     + _TASK
     + rb"/(?:device:)?[A-Za-z_]{1,40}:\d{1,6}?)(?:( -> )|(?=[\s\"'\\\x1b<,]|$|\d{4}-\d\d-\d\d ))"
 )
+_NODE_LINE = re.compile(
+    rb"([A-Za-z0-9_.][\w.\-/\\>]*): \(([\w>]+)\): (" + _TASK + rb"/(?:device:)?[A-Za-z_]{1,40}:\d{1,6})"
+)
+"""A node with its type as printf and TensorFlow's logging print it. Few logs have other lines with devices."""
+_MIN_GRAPH_LINES = 4 * _MAX_EAGER_NODES
+"""The number of lines of nodes without an eager operation from which on they are the nodes of a graph."""
 _NODE_NAME = re.compile(rb"[A-Za-z0-9_.][\w.\-/\\>]*")
 _TYPE = re.compile(rb"[\w>]+")
 _NODE_SEPARATOR = re.compile(rb"[\s\"'|:\]]")
@@ -72,6 +78,7 @@ _DEVICE_NAME = re.compile(rb"name: ([^,\n]{1,200}?),? pci bus id: ")
 _PCI = re.compile(rb"pci bus id: ([0-9A-Fa-f:.]{4,20})")
 _CAPABILITY = re.compile(rb"compute capability: (\d{1,3}\.\d{1,3})")
 _EXECUTING = b"Executing op "
+_NO_PAIR = (b"", b"")
 _IN_DEVICE = b" in device "
 _ARGUMENT_OPS = (b"_Arg", b"_Retval", b"_DeviceArg", b"_DeviceRetval")
 """Operations that only pass a function's arguments and results."""
@@ -155,6 +162,8 @@ class PlacementReader:
         """The number of calls for each (function, device)."""
         self.client_counts: Counter[tuple[bytes, bytes]] = Counter()
         """The number of nodes that only feed a graph or fetch from it, for each (operation, device)."""
+        self.pair_by_graph: dict[tuple[bytes, ...], tuple[bytes, bytes]] = {}
+        """(operation, device) of an execution by its lines; `_NO_PAIR` for other lines."""
         self.first_messages = FirstMessages()
         self.last_device: bytes | None = None
         """The device of the previous operation."""
@@ -195,8 +204,14 @@ class PlacementReader:
         self.byte_count += len(block)
         self.line_count += block.count(b"\n")
         self.ends_without_newline = not block.endswith(b"\n")
-        if self._count_known_executions(block):
+        device_count = block.count(b"/job:")
+        if not device_count or self._count_known_executions(block, device_count):
             return
+        if not self._count_graph(block, device_count):
+            self._count_lines(self._count_eager_graphs(block))
+
+    def _count_lines(self, block: bytes) -> None:
+        """Count the operations of complete lines, one by one."""
         previous_start = 0
         seen_hashes = self.seen_hashes
         for match in _DEVICE_POSITION.finditer(block):
@@ -225,18 +240,15 @@ class PlacementReader:
             ):
                 self._add_node(line_hash, node_text, device)
 
-    def _count_known_executions(self, block: bytes) -> bool:
+    def _count_known_executions(self, block: bytes, device_count: int) -> bool:
         """Count a block that contains only executions of known operations and functions.
 
         Return False, and count nothing, if the block contains anything else. Most blocks contain only such executions,
         and their operations and devices repeat. So it is fast to examine each pair only once.
         """
-        device_count = block.count(b"/job:")
-        pairs = (
-            _EXECUTION.findall(block)
-            if device_count and not self.pending_by_line_hash and b" -> " not in block
-            else []
-        )
+        if self.pending_by_line_hash or b" -> " in block:
+            return False
+        pairs = _EXECUTION.findall(block)
         if len(pairs) != device_count:  # some device belongs to another kind of message
             return False
         pair_counts = Counter(pairs)
@@ -246,23 +258,99 @@ class PlacementReader:
             if pair not in self.executed_counts and pair not in self.call_counts:
                 return False
             device_by_pair[pair] = pair[1] if pair in self.executed_counts else None
-        for pair, count in pair_counts.items():
-            (self.call_counts if device_by_pair[pair] is None else self.executed_counts)[pair] += count
-        for device, run_pairs in groupby(pairs, key=device_by_pair.__getitem__):
-            if device is None:
-                self.cpu_ops_after_gpu = self.last_device = self.last_gpu = None
-            else:
-                self._record_run(device, run_pairs)
+        self._add_executions(pairs, pair_counts, device_by_pair)
         return True
 
-    def _count(self, table: Counter[tuple[bytes, bytes]], op: bytes, device: bytes) -> None:
+    def _add_executions(
+        self,
+        pairs: Sequence[tuple[bytes, bytes]],
+        pair_counts: Counter[tuple[bytes, bytes]],
+        device_by_pair: Mapping[tuple[bytes, bytes], bytes | None],
+    ) -> None:
+        """Count executions (operation, device), which are in the order of the log."""
+        for (op, device), count in pair_counts.items():
+            is_call = device_by_pair[op, device] is None
+            self._count(self.call_counts if is_call else self.executed_counts, op, device, count)
+        for run_device, run_pairs in groupby(pairs, key=device_by_pair.__getitem__):
+            if run_device is None:
+                self.cpu_ops_after_gpu = self.last_device = self.last_gpu = None
+            else:
+                self._record_run(run_device, run_pairs)
+
+    def _count_eager_graphs(self, block: bytes) -> bytes:
+        """Count executions together with the small graphs before them, and return the rest of the block.
+
+        The rest is the whole block if it contains anything else. The same graphs repeat, so each is examined once.
+        """
+        first = block.find(_EXECUTING)
+        if first < 0 or b" -> " in block:
+            return block
+        if self.pending_by_line_hash:  # the first graph began in the block before
+            end = block.find(b"\n", first) + 1
+            self._count_lines(block[:end])
+            block = block[end:]
+            if self.pending_by_line_hash:
+                return block
+        end = block.find(b"\n", block.rfind(_EXECUTING)) + 1
+        body, graph, pairs, line_count = block[:end], [], [], 0
+        for line in body.split(b"\n"):
+            if b"/job:" not in line:
+                continue
+            line_count += 1
+            text = line.rpartition(b"] ")[2]
+            graph.append(text)
+            if text.startswith(_EXECUTING):
+                key = tuple(graph)
+                graph = []
+                pair = self.pair_by_graph.get(key)
+                if pair is None:
+                    pair = self.pair_by_graph[key] = _match_eager_graph(key)
+                pairs.append(pair)
+        pair_counts = Counter(pairs)
+        if len(self.pair_by_graph) > _MAX_PAIRS:
+            self.pair_by_graph.clear()
+        if _NO_PAIR in pair_counts or line_count != body.count(b"/job:"):
+            return block
+        self._add_executions(
+            pairs,
+            pair_counts,
+            {pair: None if _FUNCTION.fullmatch(pair[0]) else pair[1] for pair in pair_counts},
+        )
+        return block[end:]
+
+    def _count_graph(self, block: bytes, device_count: int) -> bool:
+        """Count a block in which only nodes of graphs have devices. Return False, and count nothing, for other blocks."""
+        if device_count < _MIN_GRAPH_LINES or _EXECUTING in block or b" -> " in block:
+            return False
+        line_counts = Counter([line.rpartition(b"] ")[2] for line in block.split(b"\n")])
+        matches = list(map(_NODE_LINE.fullmatch, line_counts))
+        if device_count != sum(
+            count for count, match in zip(line_counts.values(), matches, strict=True) if match is not None
+        ):
+            return False
+        self._count_pending()
+        node_by_key = {
+            hash(node): node for node in (match.groups() for match in matches if match is not None)
+        }
+        new_keys = set(node_by_key) - self.seen_hashes.newer - self.seen_hashes.older
+        for (op, device), count in Counter([node_by_key[key][1:] for key in new_keys]).items():
+            self._count(
+                self.argument_counts if op in _ARGUMENT_OPS else self.placed_counts, op, device, count
+            )
+        for name, op, device in (node_by_key[key] for key in new_keys if node_by_key[key][1] in _COPY_OPS):
+            if _CLIENT_NODE.search(name):
+                self._count(self.client_counts, op, device)
+        self.seen_hashes.add(*new_keys)
+        return True
+
+    def _count(self, table: Counter[tuple[bytes, bytes]], op: bytes, device: bytes, count: int = 1) -> None:
         """Count an operation in a table, or as `OTHER_OPERATIONS` if the table is full."""
         if (op, device) not in table and len(table) >= MAX_OPERATION_PAIRS:
             op = OTHER_OPERATIONS.encode()
             if (op, device) not in table and len(table) >= 2 * MAX_OPERATION_PAIRS:
-                self.omitted_counts["operations"] += 1
+                self.omitted_counts["operations"] += count
                 return
-        table[op, device] += 1
+        table[op, device] += count
 
     def _add_node(self, line_hash: int, node_text: bytes, device: bytes) -> None:
         """Add a node to the pending ones. Ignore a text that is not a node, and a node that is known already."""
@@ -469,6 +557,17 @@ def _make_counts(*tables: Counter[tuple[bytes, bytes]]) -> tuple[OpCount, ...]:
             counts[op.decode("utf-8", "replace"), shorten_device(device)] += count
     items = sorted(counts.items(), key=lambda item: (item[0][1], item[0][0]))
     return tuple(OpCount(op, device, count) for (op, device), count in items)
+
+
+def _match_eager_graph(texts: tuple[bytes, ...]) -> tuple[bytes, bytes]:
+    """Return the (operation, device) of an execution and of the nodes of its graph; `_NO_PAIR` for other lines."""
+    execution = _EXECUTION.fullmatch(texts[-1])
+    nodes = [_NODE_LINE.fullmatch(text) for text in dict.fromkeys(texts[:-1])]
+    if execution is None or not (_TYPE.fullmatch(execution[1]) or _FUNCTION.fullmatch(execution[1])):
+        return _NO_PAIR
+    ops = [node[2] for node in nodes if node is not None and node[2] not in _ARGUMENT_OPS]
+    is_its_graph = None not in nodes and len(nodes) <= _MAX_EAGER_NODES and ops in ([execution[1]], [])
+    return (execution[1], execution[2]) if is_its_graph else _NO_PAIR
 
 
 def _guess_operation(node_name: bytes) -> bytes:
