@@ -8,6 +8,7 @@ import platform
 import re
 from typing import TYPE_CHECKING
 
+from tfdoctor.core.privacy import clusters
 from tfdoctor.core.privacy.patterns import SECRET_KEY, is_secret_value
 from tfdoctor.core.privacy.redactor import Redactor
 
@@ -25,12 +26,14 @@ USER_VARIABLES = (
     "LSFUSER",
 )
 """Variables that contain user names."""
-HOST_VARIABLES = (
-    "HOSTNAME", "HOST", "COMPUTERNAME", "USERDOMAIN", "USERDNSDOMAIN", "SLURMD_NODENAME", "SLURM_SUBMIT_HOST",
-    "SLURM_TOPOLOGY_ADDR", "SLURM_CLUSTER_NAME", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "PBS_O_HOST", "LSB_HOSTS",
-    "POD_NAME", "MY_POD_NAME", "POD_NAMESPACE", "MY_POD_NAMESPACE", "MY_NODE_NAME", "NODE_NAME", "K8S_POD_NAME",
-)  # fmt: skip
-"""Variables that contain machine names."""
+HOST_VARIABLES = re.compile(
+    r"HOST|HOSTNAME|COMPUTERNAME|USERDOMAIN|USERDNSDOMAIN|(?:MY_)?(?:NODE|POD)_NAME|(?:MY_)?POD_NAMESPACE|K8S_POD_NAME"
+    r"|SLURM\w{0,20}_(?:NODELIST|NODENAME|HOST|IPADDR|ADDR|CLUSTER_NAME)|SLURMD_NODENAME|PBS_O_(?:HOST|SERVER)|PBS_SERVER"
+    r"|LSB_(?:HOSTS|MCPU_HOSTS|SUB_HOST)|MASTER_ADDR|NCCL_COMM_ID|KUBERNETES_SERVICE_HOST|RAY_ADDRESS|RAY_HEAD_IP"
+    r"|DASK_\w{0,40}ADDRESS|HOROVOD_(?:HOSTNAME|GLOO_RENDEZVOUS_ADDR)|OMPI_MCA_\w{0,40}(?:uri|host\w{0,4})|PMIX_SERVER_\w{0,20}"
+    r"|HYDRA_\w{0,20}HOST\w{0,8}|(?i:(?:https?|all|ftp|no)_proxy)"
+)
+"""The names of variables that contain machine names, also in lists."""
 OTHER_NAME_VARIABLES = (
     "SLURM_JOB_NAME",
     "SLURM_JOB_PARTITION",
@@ -40,7 +43,6 @@ OTHER_NAME_VARIABLES = (
     "WANDB_ENTITY",
 )
 """Variables that contain other names to redact."""
-_LIST_SEPARATOR = re.compile(r"[\s,;]+")
 
 
 def make_redactor(env: Mapping[str, str], *, include_local_names: bool) -> Redactor:
@@ -52,7 +54,12 @@ def make_redactor(env: Mapping[str, str], *, include_local_names: bool) -> Redac
     home = env.get("HOME") or env.get("USERPROFILE") or ""
     if re.search(r"(?i)[/\\](?:home\d{0,2}|users)[/\\]", home):
         users.append(re.split(r"[/\\]", home.rstrip("/\\"))[-1])
-    hosts = [part for name in HOST_VARIABLES for part in _LIST_SEPARATOR.split(env.get(name, "")) if part]
+    hosts = [
+        host
+        for name, value in sorted(env.items())
+        if HOST_VARIABLES.fullmatch(name)
+        for host in clusters.expand_node_list(value)
+    ]
     secrets = [
         value
         for name, value in sorted(env.items())

@@ -153,11 +153,15 @@ HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 HOST_KEY = re.compile(
     r"(?i)(?:host|host_?name|node|node_?name|fqdn|domain|domain_?name|server|server_?name|computer_?name)"
 )
-TF_CONFIG_TASK = re.compile(r"\"([A-Za-z0-9][\w.-]{1,252}):\d{2,5}\"")
-"""The address of a task in TF_CONFIG, such as "worker-0.example:2222"."""
 HOST_PATTERNS = (
     # the host of a URL
     re.compile(r"(?i)\b[a-z][a-z0-9+.-]{1,20}://(?:[^\s/@\"'<>]{1,256}@)?([A-Za-z0-9][\w.-]{2,252})"),
+    # a server of Windows, and one of NFS in a table of mounts
+    re.compile(r"(?<![\w\\])\\{2,4}(?!wsl)([A-Za-z0-9][\w-]{0,62}(?:\.[\w-]{1,63}){0,6})\\{1,2}(?=[\w$])"),
+    re.compile(
+        r"(?m)(?:^|[\s\"'])([A-Za-z0-9][\w.-]{1,252}):/[^\s:]{0,1000} (?:on )?/[^\s:]{0,1000}"
+        r" (?:type )?(?:nfs|lustre|ceph|beegfs)"
+    ),
     # the host in a line of syslog, after its time
     re.compile(
         r"(?:(?<![\w.:-])|(?<=<\d>)|(?<=<\d\d>))(?:[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?"
@@ -447,6 +451,28 @@ _NOT_SECRET = re.compile(
     r"|-{3,}.*|<[^>]{0,40}>?|\*+|[/~$%].*|\\.*|\(.*|\[.*|\{.*)"
 )
 """A value that is not a secret: a remark, a number, a path, a variable or a placeholder."""
+
+_SWITCH = re.compile(r"(?i)[-+]?[\d.]{1,20}|true|false|t|f|yes|no|y|n|on|off|none")
+VARIABLE_FORMS = {
+    **dict.fromkeys(
+        (
+            "CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "CUDA_DISABLE_PTX_JIT", "CUDA_FORCE_PTX_JIT",
+            "CUDA_LAUNCH_BLOCKING", "NVIDIA_DISABLE_REQUIRE", "NVIDIA_TF32_OVERRIDE", "PYTHONOPTIMIZE",
+            "TF_CPP_MAX_VLOG_LEVEL", "TF_CPP_MIN_LOG_LEVEL", "TF_CPP_MIN_VLOG_LEVEL", "TF_FORCE_GPU_ALLOW_GROWTH",
+            "TF_ENABLE_GPU_GARBAGE_COLLECTION", "TF_MIN_GPU_MULTIPROCESSOR_COUNT", "TF_USE_LEGACY_KERAS",
+            "XLA_PYTHON_CLIENT_PREALLOCATE",
+        ),
+        _SWITCH,
+    ),
+    "CUDA_DEVICE_ORDER": re.compile(r"(?i)(?:fastest|first|pci|bus|id|[_ -])+"),
+    "KERAS_BACKEND": re.compile(r"(?i)tensorflow|tf|jax|(?:py)?torch|theano|cntk|numpy|mxnet|openvino"),
+    "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": re.compile(r"(?i)python|cpp|upb"),
+    "SETUPTOOLS_USE_DISTUTILS": re.compile(r"(?i)local|stdlib"),
+    "TF_CPP_VMODULE": re.compile(r"(?:[A-Za-z_*?./-]{1,60}=\d{1,2},?){1,40}"),
+    "TF_GPU_ALLOCATOR": re.compile(r"(?i)(?:cuda|malloc|async|bfc|allocator|platform|default|[_ -])+"),
+    "TF_GPU_THREAD_MODE": re.compile(r"(?i)(?:global|gpu|private|shared|[_ -])+"),
+}  # fmt: skip
+"""The form of the values of variables. A value of another form could be anything and is replaced."""
 
 
 def is_secret_value(value: str) -> bool:

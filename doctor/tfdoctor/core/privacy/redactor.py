@@ -16,7 +16,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from tfdoctor.core.privacy import patterns
+from tfdoctor.core.privacy import clusters, patterns
 
 if TYPE_CHECKING:
     import re
@@ -111,6 +111,8 @@ class Redactor:
         for pattern in (*patterns.HOST_PATTERNS, *patterns.MESSAGE_HOST_PATTERNS):
             for match in pattern.finditer(text):
                 self._learn_host(match[1])
+        for start, end in clusters.find_spans(text):
+            self._learn_cluster(text[start:end])
         for pattern in patterns.NAME_PATTERNS:
             for match in pattern.finditer(text):
                 for name in match.groups():
@@ -164,12 +166,16 @@ class Redactor:
         elif patterns.USER_KEY.fullmatch(key):
             self._learn_name("user", text)
         elif key == "TF_CONFIG":
-            for match in patterns.TF_CONFIG_TASK.finditer(text):
-                self._learn_host(match[1])
+            self._learn_cluster(text)
         elif patterns.NAME_KEY.fullmatch(key):
             self._learn_name("name", text)
         elif patterns.SERIAL_KEY.search(key) and len(text) >= 6:
             self._pending.setdefault(("serial", text.strip()))
+
+    def _learn_cluster(self, text: str) -> None:
+        """Learn the hosts in a text that names the hosts of a cluster."""
+        for host in clusters.iter_hosts(text):
+            self._learn_host(host)
 
     def _learn_name(self, kind: str, name: str) -> None:
         """Learn a name of this kind, unless it does not identify anyone."""
@@ -310,6 +316,7 @@ class Redactor:
         text = patterns.LONG_SERIAL.sub(lambda m: replace("serial", m[0]), text)
         text = patterns.PHONE.sub(lambda m: replace("serial", m[0]), text)
         text = names.sub(lambda m: self._replace_literal(m[0]), text)
+        text = self._replace_clusters(text)
         for pattern in patterns.USER_PATTERNS:
             text = pattern.sub(self._replace_user, text)
         text = patterns.HOME_PATH.sub(self._replace_home, text)
@@ -345,6 +352,24 @@ class Redactor:
             return match[0]
         start = match.start(1) - match.start()
         return f"{match[0][:start]}{self._replace('host', name)}{match[0][start + len(name) :]}"
+
+    def _replace_clusters(self, text: str) -> str:
+        """Replace the hosts in the parts of a text that name the hosts of a cluster."""
+        parts, position = [], 0
+        for start, end in clusters.find_spans(text):
+            parts += [text[position:start], self._replace_cluster(text[start:end])]
+            position = end
+        return "".join((*parts, text[position:])) if parts else text
+
+    def _replace_cluster(self, text: str) -> str:
+        """Replace every word that may be a host in the value of TF_CONFIG or of a similar variable."""
+        parts, position = [], 0
+        for match in clusters.iter_words(text):
+            word = match[0]
+            if not is_placeholder(word) and word.lower() not in patterns.GENERIC_NAMES:
+                parts += [text[position : match.start()], self._replace("host", word)]
+                position = match.end()
+        return "".join((*parts, text[position:]))
 
     def _replace_assigned(self, match: re.Match[str]) -> str:
         if not patterns.is_secret_value(match[3]) or is_placeholder(match[3]):
@@ -470,11 +495,19 @@ class Redactor:
         return value
 
     def redact_keyed(self, key: str, value: str) -> str:
-        """Redact the value of `key`, or replace all of it if the key is that of a secret or serial number."""
+        """Redact the value of `key`, or replace all of it if the key demands it.
+
+        That is the key of a secret or serial number, or of a variable whose values have another form.
+        """
         if patterns.SECRET_KEY.search(key) and patterns.is_secret_value(value) and not is_placeholder(value):
             self._assign_placeholders()
             return self._replace("secret", value)
-        if key == "TF_CONFIG" and not _is_json(value):  # hosts in it could have any spelling
+        if key == "TF_CONFIG" and not is_placeholder(value):
+            if not _is_json(value):  # hosts in it could have any spelling
+                return self._replace("secret", value)
+            return self._replace_cluster(self(json.dumps(json.loads(value), ensure_ascii=False)))
+        form = patterns.VARIABLE_FORMS.get(key)
+        if form is not None and value and not form.fullmatch(value.strip()) and not is_placeholder(value):
             return self._replace("secret", value)
         if patterns.SERIAL_KEY.search(key) and not patterns.NO_VALUE.fullmatch(value):
             return self._replace("serial", value.strip())

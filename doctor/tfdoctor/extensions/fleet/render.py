@@ -97,6 +97,11 @@ def redact_fleet(fleet: Fleet, redactor: Redactor) -> Fleet:
         *(text for group in fleet.groups for values in group.differences.values() for text in values),
     ]
     redacted = redactor.redact_texts(texts)
+
+    def redact_difference(key: tuple[str, str], value: str) -> str:
+        area, name = key
+        return redactor.redact_keyed(name, redacted[value]) if area == "variables" else redacted[value]
+
     return replace(
         fleet,
         hosts=tuple(replace(item, failure_reason=redacted[item.failure_reason]) for item in fleet.hosts),
@@ -104,7 +109,7 @@ def redact_fleet(fleet: Fleet, redactor: Redactor) -> Fleet:
             replace(
                 item,
                 differences={
-                    key: (redacted[own_value], redacted[first_value])
+                    key: (redact_difference(key, own_value), redact_difference(key, first_value))
                     for key, (own_value, first_value) in item.differences.items()
                 },
             )
