@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.text import clean_line
 from tfdoctor.logs.blocks import decode_text
+from tfdoctor.logs.message_start import KNOWN_LINE
 from tfdoctor.logs.reader import find_record_start, read_lines
 
 if TYPE_CHECKING:
@@ -35,14 +36,6 @@ MAX_LINE_CHARS = 1000
 """The maximum number of characters shown of a line."""
 MAX_EXCERPT_CHARS = 600_000
 """The maximum number of characters in the excerpt."""
-_KNOWN_LINE = re.compile(
-    r"[\s>#]{0,12}(?:Traceback \(most recent|File \"|(?:During|The above) [a-z ]{0,20}exception"
-    r"|[|+][-=+|]|\| {0,3}[\dN]"
-    r"|\|[^|]{0,80}(?:NVIDIA|CUDA|GPU|Driver|Memory|MiB|Processes|Fan|MIG)|[\w.]{0,80}(?:Error|Exception|Warning)\b"
-    r"|Skipping registering|To enable th|name: |pciBusID|coreClock|major: |totalMemory|(?:Total|Free) memory"
-    r"|Instructions for|Please make sure|NVRM: |NVIDIA-SMI |Failed to initialize NVML|Num GPUs)"
-)
-"""The beginning of a line that TensorFlow, CUDA, the driver or Python writes without a timestamp."""
 _ERROR_MESSAGE = re.compile(
     r"\A([\s>#]{0,12}(?!(?:ImportError|ModuleNotFoundError|AttributeError|NameError)\b)"
     r"[\w.]{0,80}(?:Error|Exception|Warning): ).+"
@@ -117,7 +110,7 @@ def make_excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
 
 
 def _is_known_line(line: str) -> bool:
-    return find_record_start(line) is not None or _KNOWN_LINE.match(line) is not None
+    return find_record_start(line) is not None or KNOWN_LINE.match(line) is not None
 
 
 class _LineCollector:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
 from tfdoctor.core.privacy.redactor import Redactor
 from tfdoctor.core.text import clean, clean_line
+from tfdoctor.logs.message_start import find_message_start
 from tfdoctor.render.markdown import (
     escape_prose,
     fence_lines,
@@ -18,7 +18,7 @@ from tfdoctor.render.markdown import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tfdoctor.core.findings import Finding
     from tfdoctor.logs.report import LogReport
@@ -27,12 +27,6 @@ MAX_TEXT_CHARS = 3000
 """The largest length of a text, in characters."""
 MAX_PROCESSES = 40
 """The largest number of processes in the table. The JSON contains all of them."""
-
-_HOST_LIKE_LABEL = re.compile(r"(?=\D*[\d./_-])([A-Za-z][\w.-]{2,80})(?:/([\w.-]{2,80}))?")
-"""Matches a process label that may be the name of a pod, container or machine, such as "trainer-0/main".
-
-It does not match "rank 1" or "trainer", because a name must contain a digit or one of the characters "./_-".
-"""
 
 
 def make_log_markdown(report: LogReport, redactor: Redactor | None = None) -> str:
@@ -54,10 +48,37 @@ def redact_report(report: LogReport, redactor: Redactor) -> LogReport:
     # Collect all texts first, because the redactor has to see them together.
     _change_report(report, collect)
     for process in report.processes:
-        match = _HOST_LIKE_LABEL.fullmatch(process.label)
-        for name in match.groups() if match is not None else ():
-            redactor.learn(name or "", "container_name")
-    return _change_report(report, redactor.redact_texts(texts).__getitem__)
+        redactor.learn_prefix(process.label)
+    lines = [evidence.text for finding in report.findings for evidence in finding.evidence]
+    learn_line_prefixes(lines, redactor)
+    redacted = _change_report(report, redactor.redact_texts(texts).__getitem__)
+    return replace(
+        redacted,
+        processes=tuple(
+            replace(process, label=redactor.redact_prefix(process.label)) for process in redacted.processes
+        ),
+        findings=tuple(
+            replace(
+                finding,
+                evidence=tuple(
+                    replace(item, text=redact_line_prefix(item.text, redactor)) for item in finding.evidence
+                ),
+            )
+            for finding in redacted.findings
+        ),
+    )
+
+
+def learn_line_prefixes(lines: Iterable[str], redactor: Redactor) -> None:
+    """Let the redactor learn the names before the messages of a log."""
+    for line in lines:
+        redactor.learn_prefix(line[: find_message_start(line)])
+
+
+def redact_line_prefix(line: str, redactor: Redactor) -> str:
+    """Return a redacted line of a log with the text before its message replaced."""
+    start = find_message_start(line)
+    return f"{redactor.redact_prefix(line[:start])}{line[start:]}" if start else line
 
 
 def _change_report(report: LogReport, change: Callable[[str], str]) -> LogReport:

@@ -49,6 +49,38 @@ _KNOWN_WORDS = frozenset(
     """.split()  # noqa: SIM905 - a list of words reads best as one string
 )
 
+_PREFIX_WORDS = frozenset(
+    """
+    stdout stderr stdin out err info warn warning error fatal critical debug trace notice i w e f d p z t v log stream msg
+    message time timestamp ts level levelname severity pid tid ip jan feb mar apr may jun jul aug sep oct nov dec mon tue wed
+    thu fri sat sun am pm utc gmt cet cest est edt pst pdt srun slurmstepd sbatch salloc mpirun mpiexec prterun prun orted
+    hint note nvcc ptxas nvlink ld gcc conda mamba kubelet
+    bash sh kernel nvrm xid pip uv apt user pod container namespace node name local_rank global_rank rank trainer loss
+    accuracy acc val_loss ms eta lr x
+    """.split()  # noqa: SIM905 - a list of words reads best as one string
+)
+_NUMBERED_WORDS = frozenset(
+    """
+    rank localrank local global worker task ps chief evaluator replica trainer train main std stdout stderr out err step
+    epoch thread process proc pid tid i w e f d t z utc gmt default
+    """.split()  # noqa: SIM905 - a list of words reads best as one string
+)
+"""Words that may have a number: "rank0", "worker-3", "2024-01-01T10"."""
+_FILE_NAME = re.compile(r"(?:lib)?[\w+.-]{1,80}\.(?:so(?:\.[\d.]{1,20})?|py|cc|cu|c|cpp|h|dll|pyd|ipynb)")
+
+
+def iter_prefix_words(text: str) -> Iterator[re.Match[str]]:
+    """Yield the words of the text before a message that are no date, number, severity or other known word."""
+    for match in iter_words(text):
+        word = match[0].lower()
+        parts = [part for part in re.split(r"[\W\d_]+", word) if part]
+        if (
+            word not in _PREFIX_WORDS
+            and not all(part in _NUMBERED_WORDS for part in parts)
+            and not _FILE_NAME.fullmatch(word)
+        ):
+            yield match
+
 
 def find_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each part of a text that names hosts, in order."""

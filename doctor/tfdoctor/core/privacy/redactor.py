@@ -363,13 +363,29 @@ class Redactor:
 
     def _replace_cluster(self, text: str) -> str:
         """Replace every word that may be a host in the value of TF_CONFIG or of a similar variable."""
+        return self._replace_words("host", text, clusters.iter_words(text))
+
+    def _replace_words(self, kind: str, text: str, matches: Iterable[re.Match[str]]) -> str:
+        """Replace these words of a text, except placeholders and names that identify nobody."""
         parts, position = [], 0
-        for match in clusters.iter_words(text):
+        for match in matches:
             word = match[0]
             if not is_placeholder(word) and word.lower() not in patterns.GENERIC_NAMES:
-                parts += [text[position : match.start()], self._replace("host", word)]
+                parts += [text[position : match.start()], self._replace(kind, word)]
                 position = match.end()
         return "".join((*parts, text[position:]))
+
+    def learn_prefix(self, prefix: str) -> None:
+        """Learn the words before a log message that are surely names, so that they are replaced everywhere."""
+        self._literals = None
+        self._cache.clear()
+        for match in clusters.iter_prefix_words(prefix):
+            if any(char.isdigit() for char in match[0]):
+                self._learn_host(match[0])
+
+    def redact_prefix(self, prefix: str) -> str:
+        """Replace every word of the text before a log message, unless it is a date, a number or a known word."""
+        return self._replace_words("name", prefix, clusters.iter_prefix_words(prefix))
 
     def _replace_assigned(self, match: re.Match[str]) -> str:
         if not patterns.is_secret_value(match[3]) or is_placeholder(match[3]):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.logs.excerpt import Excerpt, list_evidence_lines
 from tfdoctor.render.html.check import make_finding_values, make_status_values
 from tfdoctor.render.html.document import render_page
-from tfdoctor.render.log_markdown import redact_report
+from tfdoctor.render.log_markdown import learn_line_prefixes, redact_line_prefix, redact_report
 from tfdoctor.render.log_screen import choose_log_status, describe_log, format_device, format_process
 
 if TYPE_CHECKING:
@@ -41,11 +41,16 @@ def make_logs_html(logs: Sequence[tuple[LogReport, Excerpt]], redactor: Redactor
 
 def _redact_log(report: LogReport, excerpt: Excerpt, redactor: Redactor) -> tuple[LogReport, Excerpt]:
     """Return the report and the excerpt, redacted."""
-    redacted_by_text = redactor.redact_texts(
-        [report.headline, report.name, *(text for part in excerpt.parts for _, text in part.lines)]
-    )
+    lines = [text for part in excerpt.parts for _, text in part.lines]
+    learn_line_prefixes(lines, redactor)
+    redacted_by_text = redactor.redact_texts([report.headline, report.name, *lines])
     parts = tuple(
-        replace(part, lines=tuple((number, redacted_by_text[text]) for number, text in part.lines))
+        replace(
+            part,
+            lines=tuple(
+                (number, redact_line_prefix(redacted_by_text[text], redactor)) for number, text in part.lines
+            ),
+        )
         for part in excerpt.parts
     )
     # The root is one of the findings, so it is replaced by the redacted finding with the same index.
