@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -193,6 +195,48 @@ def test_unreadable_files_are_listed(run: Lint, tmp_path: Path) -> None:
     assert result.status == 0
     assert [file["path"] for file in answer["unreadable"]] == ["a.py", "b.ipynb", "c.py"]
     assert "3 could not be read completely" in run(".", cwd=tmp_path).out
+
+
+@pytest.mark.parametrize("form", ["text", "json", "github", "sarif", "junit"])
+def test_nothing_read_is_not_success(
+    run: Lint, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.py").write_text(BAD)
+    (tmp_path / "b").mkdir()
+    open_path, scan = Path.open, os.scandir
+
+    def refuse_open(path: Path, *args: Any, **options: Any) -> Any:
+        if path.name == "a.py":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
+        return open_path(path, *args, **options)
+
+    def refuse_scan(path: Any) -> Any:
+        if isinstance(path, (str, Path)) and os.fspath(path).endswith("b"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
+        return scan(path)
+
+    monkeypatch.setattr(Path, "open", refuse_open)
+    monkeypatch.setattr(os, "scandir", refuse_scan)
+    for paths in (["a.py"], ["."]):
+        result = run(*paths, "--format", form, cwd=tmp_path)
+        assert result.status == 3
+        assert "Permission denied" in result.out
+        assert "No problems" not in result.out
+    (tmp_path / "c.py").write_text("x = 1\n")
+    result = run(".", "--format", form, cwd=tmp_path)
+    assert result.status == 0
+    assert form != "text" or "No problems found in 1 file." in result.out
+    assert form != "json" or json.loads(result.out)["files"] == 1
+
+
+@pytest.mark.parametrize("form", ["github", "sarif", "json", "junit"])
+def test_source_lines_are_not_published(run: Lint, tmp_path: Path, form: str) -> None:
+    (tmp_path / "a.py").write_text(
+        "import os\nos.environ['CUDA_VISIBLE_DEVIES'] = '0'; login('hunter2Zq7')\n"
+    )
+    result = run("a.py", "--format", form, cwd=tmp_path)
+    assert result.status == 1
+    assert "hunter2Zq7" not in result.out
 
 
 def test_control_characters_of_names_are_removed(run: Lint, tmp_path: Path) -> None:

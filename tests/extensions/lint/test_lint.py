@@ -84,6 +84,47 @@ def test_files_that_are_not_python(kind: str, text: str) -> None:
     assert (list_positions(problems), unreadable) == (marks, None)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#SBATCH --export={0}=0",
+        "#SBATCH --export ALL,{0}=0",
+        '#SBATCH --gres=gpu:1 --export="ALL,{0}=1"',
+        "#PBS -v {0}=0,FOO",
+        '#PBS -l select=1 -v "FOO,{0}"',
+        '#BSUB -env "all, {0}=0"',
+        "#BSUB -env all,{0}=0",
+        "#$ -v {0}=0",
+        "#flux: --env={0}=0",
+        "#COBALT --env A=1:{0}=0",
+    ],
+)
+def test_directives_of_batch_jobs_are_checked(line: str) -> None:
+    name = "CUDA_VISIBLE_DEVIES"
+    text = f"#!/bin/bash\n{line.format(name)}\npython x.py\n"
+    (problem,), _ = lint_text(text, "job", LintTarget())
+    assert (problem.kind_name, problem.line) == ("misspelt-variable", 2)
+    assert problem.column == line.index("{") + 1
+    remark = line.replace("#", "# ", 1)
+    assert lint_text(f"#!/bin/bash\n{remark.format(name)}\n", "job", LintTarget()) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "name"),
+    [
+        ("env", "CUDA_VISIBLE_DEVIES = 0", "misspelt-variable"),
+        ("env", 'export CUDA_VISIBLE_DEVIES = "0"', "misspelt-variable"),
+        ("shell", 'export CUDA_VISIBLE_DEVICES = "0"', "variable-set-wrongly"),
+        ("shell", 'export CUDA_VISIBLE_DEVICES ="0"', "variable-set-wrongly"),
+        ("shell", "export CUDA_VISIBLE_DEVICES= 0", "variable-set-wrongly"),
+        ("shell", "CUDA_VISIBLE_DEVICES= python x.py", ""),
+    ],
+)
+def test_spaces_around_the_equals_sign(kind: str, line: str, name: str) -> None:
+    problems, _ = lint_text(f"{line}\n", kind, LintTarget())
+    assert [problem.kind_name for problem in problems] == [name] * bool(name)
+
+
 def test_dockerfile() -> None:
     code, marks = split_marks(cases.DOCKERFILE)
     problems, _ = lint_text(code, "dockerfile", LintTarget())

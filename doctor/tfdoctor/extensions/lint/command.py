@@ -127,7 +127,9 @@ def lint(
             ERR.write(f"{clean_line(name)}: left unchanged: {clean_line(reason)}.\n")
     if not (diff and output_format is LintFormat.text):
         OUT.write(FORMATTERS[output_format.value](result, **OUT.layout))
-    return ExitCode.FOUND if result.problems else ExitCode.OK
+    if result.problems:
+        return ExitCode.FOUND
+    return ExitCode.IMPOSSIBLE if result.has_read_nothing else ExitCode.OK
 
 
 def _lint_files(
@@ -148,6 +150,7 @@ def _lint_files(
     refusals: dict[str, str] = {}
     correctable_files: dict[str, tuple[SourceText, str, list[LintProblem], bool]] = {}
     variables: dict[str, set[str] | None] = {}
+    read_count = 0
 
     def report_folder(error: OSError) -> None:
         label = str(error.filename)
@@ -174,6 +177,7 @@ def _lint_files(
             unreadable.append(UnreadableFile(label, f"{error}"))
             variables[label] = _find_known_words(path)
             continue
+        read_count += 1
         file_problems, found, reason = _lint_file(
             path, kind, source.text, target, queries_index=path in named_paths
         )
@@ -213,9 +217,7 @@ def _lint_files(
     ]
     index_by_label = {label: index for index, label in enumerate(variables)}
     problems.sort(key=lambda item: (index_by_label[item.path], item.cell_number or 0, item.line))
-    result = LintResult(
-        file_count=len(variables), problems=tuple(problems), unreadable_files=tuple(unreadable)
-    )
+    result = LintResult(file_count=read_count, problems=tuple(problems), unreadable_files=tuple(unreadable))
     return result, editable_files, refusals
 
 

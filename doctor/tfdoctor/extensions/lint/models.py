@@ -77,8 +77,13 @@ class LintResult:
     """The findings in all files."""
 
     file_count: int
-    """The number of files that were checked."""
+    """The number of files that were read."""
     problems: tuple[LintProblem, ...]
     unreadable_files: tuple[UnreadableFile, ...] = ()
     sources: dict[str, str] = field(default_factory=dict)
     """The text of each file that has a fix, by path."""
+
+    @property
+    def has_read_nothing(self) -> bool:
+        """Whether there were files or folders, but none could be read."""
+        return not self.file_count and bool(self.unreadable_files)

@@ -71,6 +71,12 @@ _SCRIPT_KEYS = frozenset(
     ["run", "script", "command", "args", "before_script", "after_script", "setup", "entrypoint", "cmd"]
 )
 """YAML keys of scripts, in the same form."""
+_DIRECTIVE = re.compile(
+    r"[ \t]*#(?:(?P<slurm>SBATCH)|(?P<pbs>PBS|\$|BSUB|COBALT|[Ff]lux:|MSUB|OAR|PJM))[ \t]+(?P<options>\S.*)"
+)
+"""A line of a batch job with options for Slurm, PBS, Grid Engine, LSF, Cobalt or Flux."""
+_DIRECTIVE_OPTION = re.compile(r"(?<!\S)(?:--export|--env|-env|-v|-x)(?:=|[ \t]+)")
+"""An option of such a line whose value is a list of NAME=VALUE."""
 _HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(?P<quote>[\"']?)\\?(?P<end>[A-Za-z_]\w{0,60})(?P=quote)")
 """The operator and the end marker of a here-document, such as <<EOF."""
 _HEREDOC_RUNNER = re.compile(r"\b(?:ba|z|da|k|c|tc)?sh\b|\bs(?:run|batch|sh|u|udo)\b|\bqsub\b|\benv\b")
@@ -311,12 +317,24 @@ def _check_script(text: str, first_line: int, findings: _Findings, *, is_batch_j
                             column,
                         )
                     break
+                if (
+                    match.end() == len(word)
+                    and re.fullmatch(r"[\"']?\d[\d,]*[\"']?", next_word)
+                    and is_relevant_variable(name)
+                ):
+                    findings.report(
+                        "variable-set-wrongly",
+                        f"The shell takes no spaces around =: {name}=VALUE.",
+                        line,
+                        column,
+                    )
+                    break
                 assignments.append((name, word[match.end() :], line, column))
             elif (
                 word in _EXPORT_COMMANDS or word in _COMMAND_PREFIXES or (is_export and word.startswith("-"))
             ):
                 is_export = is_export or word in _EXPORT_COMMANDS
-            elif next_word == "=" and is_relevant_variable(word) and re.fullmatch(r"\w+", word):
+            elif next_word.startswith("=") and is_relevant_variable(word) and re.fullmatch(r"\w+", word):
                 findings.report(
                     "variable-set-wrongly", f"The shell takes no spaces around =: {word}=VALUE.", line, column
                 )
@@ -362,6 +380,27 @@ def _check_script(text: str, first_line: int, findings: _Findings, *, is_batch_j
         _check_options(arguments, first_line, findings)
         _check_hosts(arguments, first_line, findings)
     _check_exports(text, unexported_variables, findings)
+    _check_directives(text, first_line, findings)
+
+
+def _check_directives(text: str, first_line: int, findings: _Findings) -> None:
+    """Check the variables that the directives of a batch job set, such as `#SBATCH --export=NAME=VALUE`."""
+    if "#" not in text:
+        return
+    for number, line in enumerate(text.split("\n"), first_line):
+        directive = _DIRECTIVE.match(line)
+        if directive is None:
+            continue
+        for option in _DIRECTIVE_OPTION.finditer(line, directive.start("options")):
+            start = option.end()
+            quote = line[start : start + 1]
+            is_quoted = quote in ("'", '"') and quote in line[start + 1 :]
+            end = line.index(quote, start + 1) if is_quoted else len(line)
+            value = line[start + is_quoted : end]
+            if not is_quoted:
+                value = re.split(r"\s", value, maxsplit=1)[0]
+            for part in re.finditer(r"(?:\A|[,:\s])([\"']?)([A-Za-z_]\w{3,60})(?=[=,:\s\"']|\Z)", value):
+                findings.check_variable(part[2], number, start + is_quoted + part.start(2) + 1)
 
 
 def _check_exports(text: str, unexported_variables: list[tuple[str, int, int]], findings: _Findings) -> None:
@@ -498,7 +537,7 @@ def lint_env_file(text: str) -> list[LintProblem]:
         if open_quote:  # inside a value that spans lines
             open_quote = "" if open_quote in line else open_quote
             continue
-        match = re.match(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)", line)
+        match = re.match(r"\s*(?:export\s+)?([A-Za-z_]\w*)[ \t]*=[ \t]*(.*)", line)
         if match is not None and match[2][:1] in ("'", '"') and match[2].count(match[2][0]) == 1:
             open_quote = match[2][0]
         if match is not None and not findings.check_variable(match[1], number, 1) and match[1] == "TF_CONFIG":

@@ -78,7 +78,9 @@ def _fit_line(problem: LintProblem, width: int) -> tuple[str, int]:
 def _summarize(result: LintResult) -> str:
     """Return a sentence with the numbers of files, problems and possible fixes."""
     files_text = f"{result.file_count:,} file{'s' if result.file_count != 1 else ''}"
-    if not result.problems:
+    if result.has_read_nothing:
+        text = "No file was checked."
+    elif not result.problems:
         text = f"No problems found in {files_text}."
     else:
         problem_count = len(result.problems)
@@ -230,23 +232,30 @@ def _make_sarif_rule(code: str, name: str) -> dict[str, Any]:
 
 def _format_junit(result: LintResult, **_options: Any) -> str:
     """Return JUnit XML with a failed test case for each problem."""
-    problem_count = len(result.problems)
-    test_count = max(problem_count, 1)
+    unread = result.unreadable_files if result.has_read_nothing else ()
+    problem_count, error_count = len(result.problems), len(unread)
+    test_count = max(problem_count + error_count, 1)
     # A run without problems is reported as one passed test.
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
-        f'<testsuites tests="{test_count}" failures="{problem_count}">',
-        f'<testsuite name="tfdoctor lint" tests="{test_count}" failures="{problem_count}" errors="0" skipped="0">',
+        f'<testsuites tests="{test_count}" failures="{problem_count}" errors="{error_count}">',
+        f'<testsuite name="tfdoctor lint" tests="{test_count}" failures="{problem_count}" '
+        f'errors="{error_count}" skipped="0">',
     ]
     for problem in result.problems:
-        details = f"{_format_location(problem)}: {problem.message}\n{problem.source}"
+        details = f"{_format_location(problem)}: {problem.message}"
         lines.append(
             f"<testcase classname={quote_attribute(problem.path)} "
             f"name={quote_attribute(f'{problem.code} {_format_location(problem)}')}>"
             f"<failure type={quote_attribute(problem.kind_name)} message={quote_attribute(problem.message)}>"
             f"{escape_element(details)}</failure></testcase>"
         )
-    if not problem_count:
+    lines += [
+        f'<testcase classname={quote_attribute(unreadable.path)} name="lint">'
+        f"<error message={quote_attribute(unreadable.reason)}/></testcase>"
+        for unreadable in unread
+    ]
+    if not problem_count + error_count:
         lines.append('<testcase classname="tfdoctor.lint" name="lint"/>')
     return "\n".join([*lines, "</testsuite>", "</testsuites>", ""])
 
