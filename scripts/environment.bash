@@ -123,11 +123,11 @@ pip_of() {
   shift
   clean=(env -u PYTHONPATH -u PYTHONHOME -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT -u PIP_QUIET PIP_USER=0
     PIP_REQUIRE_VIRTUALENV=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PYTHONUNBUFFERED=1)
-  settings=$("${clean[@]}" "$folder/bin/python" -m pip config list 2>/dev/null) || settings=
+  settings=$("${clean[@]}" "$folder/bin/python" -I -m pip config list 2>/dev/null) || settings=
   # pip's own are 15 seconds, six times, for each package: minutes of silence.
   if [[ $settings != *timeout=* ]]; then patience+=(--timeout 8); fi
   if [[ $settings != *retries=* ]]; then patience+=(--retries 2); fi
-  "${clean[@]}" "$folder/bin/python" -m pip "$@" "${patience[@]}" --progress-bar off 2>&1 </dev/null |
+  "${clean[@]}" "$folder/bin/python" -I -u -m pip "$@" "${patience[@]}" --progress-bar off 2>&1 </dev/null |
     _watched "$log" "$(_proxy "$settings")"
   if ((PIPESTATUS[0] == 0)); then return; fi
   if [[ -e $log.named ]]; then
@@ -153,7 +153,7 @@ _fill() {
   python=$(find_python) || return
   say "tfdoctor: making a private environment in $shown with $("$python" -I -V); once, within a minute …"
   rm -rf -- "$folder" || return 3
-  env -u PYTHONPATH -u PYTHONHOME "$python" -m venv "$folder" >&2 || return 3
+  env -u PYTHONPATH -u PYTHONHOME "$python" -I -m venv "$folder" >&2 || return 3
   # In two steps: what builds it first, for pip says nothing of the network while it makes a place to build in.
   pip_of "$folder" install 'hatchling>=1.26' editables || return
   pip_of "$folder" install --no-build-isolation --editable "$root" || return

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tfdoctor.extensions.fleet.nodes.zipapp import STARTER
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -33,7 +35,59 @@ def test_shell_accepts_the_syntax(name: str) -> None:
 def test_script_is_executable(name: str) -> None:
     path = ROOT / name
     assert path.stat().st_mode & 0o111
-    assert path.read_text(encoding="utf-8").startswith("#!/usr/bin/env ")
+    assert path.read_text(encoding="utf-8").startswith(("#!/bin/bash\n", "#!/usr/bin/python3\n"))
+
+
+def test_no_script_is_found_on_path() -> None:
+    """`#!/usr/bin/env NAME` runs a NAME of the working folder if PATH has a relative or an empty entry."""
+    files = [path for folder in ("scripts", ".ci") for path in (ROOT / folder).rglob("*") if path.is_file()]
+    assert [path.name for path in files if path.read_bytes().startswith(b"#!/usr/bin/env")] == []
+
+
+@pytest.mark.parametrize("program", ["scripts/tfdoctor", "scripts/test", "tfdoctor.pyz"])
+def test_programs_of_the_working_folder_are_not_run(tmp_path: Path, program: str) -> None:
+    checkout, work, marker = tmp_path / "checkout", tmp_path / "work", tmp_path / "marker"
+    checkout.mkdir()
+    copy_scripts(checkout)
+    archive = checkout / "tfdoctor.pyz"
+    archive.write_text(STARTER + "PK", encoding="ascii")
+    archive.chmod(0o755)
+    names = (
+        "bash",
+        "sh",
+        "env",
+        "dirname",
+        "readlink",
+        "cksum",
+        "mkdir",
+        "rm",
+        "flock",
+        "python3",
+        "python3.14",
+    )
+    for folder in (work, work / "bin"):
+        folder.mkdir()
+        for name in names:
+            (folder / name).write_text(f"#!/bin/sh\necho {name} >>{marker}\nexit 1\n", encoding="utf-8")
+            (folder / name).chmod(0o755)
+    for name in ("venv", "pip", "ensurepip"):
+        (work / f"{name}.py").write_text(f"open({str(marker)!r}, 'a').write('{name}')\n", encoding="utf-8")
+    # an index that does not answer: the environment is not made, but all its steps up to pip run
+    environment = {
+        "PATH": ":.:bin:/usr/bin::/bin:",
+        "HOME": str(tmp_path),
+        "PIP_NO_INDEX": "1",
+        "PIP_INDEX_URL": "http://127.0.0.1:9",
+    }
+    subprocess.run(
+        [checkout / program, "--version"],
+        env=environment,
+        cwd=work,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert not marker.exists(), marker.read_text(encoding="utf-8")
 
 
 def copy_scripts(folder: Path) -> Path:
@@ -47,7 +101,7 @@ def copy_scripts(folder: Path) -> Path:
 def make_path(folder: Path, python: str | None) -> str:
     """Return a PATH with the few tools that the scripts use and, as python3, a shell script."""
     folder.mkdir()
-    for tool in ("bash", "env", "dirname", "readlink", "cat", "rm", "mv"):
+    for tool in ("dirname", "readlink", "cat", "rm", "mv"):
         program = shutil.which(tool)
         assert program is not None
         (folder / tool).symlink_to(program)

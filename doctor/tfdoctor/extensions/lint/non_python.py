@@ -293,6 +293,17 @@ def _iter_commands(text: str) -> Iterator[tuple[list[tuple[str, int, int]], _Bra
         yield command, branches.find_branch(command, operator, "")
 
 
+def _find_spaced_name(word: str, next_word: str) -> str | None:
+    """Return the variable that NAME = VALUE or NAME= VALUE should set, or None. A name alone may precede a program."""
+    match = re.fullmatch(r"([A-Za-z_]\w*)(=?)", word)
+    if match is None or not is_relevant_variable(match[1]):
+        return None
+    is_value = (
+        re.fullmatch(r"[\"']?\d[\d,]*[\"']?", next_word) is not None if match[2] else next_word[:1] == "="
+    )
+    return match[1] if is_value else None
+
+
 def _check_script(text: str, first_line: int, findings: _Findings, *, is_batch_job: bool = False) -> None:
     """Check a script or, with `is_batch_job`, a batch job. It begins on line `first_line` of the file."""
     unexported_variables: list[tuple[str, int, int]] = []
@@ -306,6 +317,11 @@ def _check_script(text: str, first_line: int, findings: _Findings, *, is_batch_j
             line += first_line - 1
             match = _ASSIGNMENT.match(word)
             next_word = command[index + 1][0] if index + 1 < len(command) else ""
+            spaced_name = _find_spaced_name(word, next_word)
+            if spaced_name is not None:
+                message = f"The shell takes no spaces around =: {spaced_name}=VALUE."
+                findings.report("variable-set-wrongly", message, line, column)
+                break
             if match is not None:
                 name = match[1]
                 if word.startswith("$"):
@@ -317,28 +333,11 @@ def _check_script(text: str, first_line: int, findings: _Findings, *, is_batch_j
                             column,
                         )
                     break
-                if (
-                    match.end() == len(word)
-                    and re.fullmatch(r"[\"']?\d[\d,]*[\"']?", next_word)
-                    and is_relevant_variable(name)
-                ):
-                    findings.report(
-                        "variable-set-wrongly",
-                        f"The shell takes no spaces around =: {name}=VALUE.",
-                        line,
-                        column,
-                    )
-                    break
                 assignments.append((name, word[match.end() :], line, column))
             elif (
                 word in _EXPORT_COMMANDS or word in _COMMAND_PREFIXES or (is_export and word.startswith("-"))
             ):
                 is_export = is_export or word in _EXPORT_COMMANDS
-            elif next_word.startswith("=") and is_relevant_variable(word) and re.fullmatch(r"\w+", word):
-                findings.report(
-                    "variable-set-wrongly", f"The shell takes no spaces around =: {word}=VALUE.", line, column
-                )
-                break
             elif word == "setenv" and index + 1 < len(command):
                 name, name_line, name_column = command[index + 1]
                 findings.check_variable(name, name_line + first_line - 1, name_column)

@@ -239,8 +239,10 @@ def _format_junit(result: LintResult, **_options: Any) -> str:
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<testsuites tests="{test_count}" failures="{problem_count}" errors="{error_count}">',
-        f'<testsuite name="tfdoctor lint" tests="{test_count}" failures="{problem_count}" '
-        f'errors="{error_count}" skipped="0">',
+        (
+            f'<testsuite name="tfdoctor lint" tests="{test_count}" failures="{problem_count}" '
+            f'errors="{error_count}" skipped="0">'
+        ),
     ]
     for problem in result.problems:
         details = f"{_format_location(problem)}: {problem.message}"

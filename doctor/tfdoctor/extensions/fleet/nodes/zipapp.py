@@ -123,6 +123,18 @@ sys.exit(main())
 '''
 """The content of `__main__.py`. Older Pythons, which it refuses, must be able to parse it as well."""
 
+STARTER = """#!/bin/sh
+# Python runs the archive below. Only absolute entries of PATH count: no program of the working folder runs.
+set -f
+IFS=:
+for folder in $PATH; do
+  case $folder in /*) if [ -x "$folder/python3" ]; then exec "$folder/python3" -I "$0" "$@"; fi ;; esac
+done
+echo "tfdoctor: python3 is not on PATH." >&2
+exit 3
+"""
+"""The beginning of the file, which starts it with the first python3 on PATH."""
+
 
 def build_zipapp(*, is_complete: bool = False) -> bytes:
     """Return the content of the file. Raise Error if a library is not available as Python source.
@@ -158,7 +170,7 @@ def build_zipapp(*, is_complete: bool = False) -> bytes:
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o600 << 16  # Unix permissions are in the upper 16 bits
             archive.writestr(entry, content)
-    return b"#!/usr/bin/env python3\n" + buffer.getvalue()
+    return STARTER.encode("ascii") + buffer.getvalue()
 
 
 def _iter_tfdoctor_files(excluded_folders: Sequence[str]) -> Iterator[tuple[str, bytes]]:
