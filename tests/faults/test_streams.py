@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from faults.harness import HEALTHY, run_in_shell
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 COMMANDS = {
     "--help": 0,
@@ -59,3 +64,12 @@ def test_closed_pipe_is_no_error() -> None:
     for setting in ("unset PYTHONUNBUFFERED", "export PYTHONUNBUFFERED=1"):
         result = run_in_shell(f"{setting}; DOCTOR matrix --json | head -c 1; exit ${{PIPESTATUS[0]}}")
         assert (result.returncode, result.stderr) == (0, b""), setting
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_status_is_kept_if_nobody_reads(tmp_path: Path, unbuffered: str) -> None:
+    (tmp_path / "a.py").write_text("import os\nos.environ['CUDA_VISIBLE_DEVIES'] = '0'\n" * 200)
+    for words in (f"lint {tmp_path}", f"lint --json {tmp_path}", "check --from /nowhere"):
+        script = f"export PYTHONUNBUFFERED={unbuffered}; {{ sleep 1; DOCTOR {words}; echo $? >&2; }} | true"
+        result = run_in_shell(script)
+        assert result.stderr.split()[-1:] == [b"2" if "nowhere" in words else b"1"], words

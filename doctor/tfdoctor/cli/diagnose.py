@@ -250,6 +250,8 @@ def _follow_log(name: str, compat: Compat, *, prints_verdicts: bool) -> LogRepor
     def print_verdict(report: LogReport) -> None:
         OUT.write(render_log(report, quiet=True, **OUT.layout))
         OUT.flush()
+        if OUT.is_broken:  # nobody reads what follows
+            raise BrokenPipeError
 
     watch = LogWatcher(compat, label, print_verdict if prints_verdicts else lambda _: None)
     with _stop_at_interrupt() as interrupted:

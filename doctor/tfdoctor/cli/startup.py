@@ -184,7 +184,7 @@ def _flush_output(status: int) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         stdio.discard_output(sys.stdout)
-        return ExitCode.OK
+        return status
     except OSError as error:
         stdio.discard_output(sys.stdout)
         _write_error(f"tfdoctor: standard output cannot be written: {error.strerror or error}.")

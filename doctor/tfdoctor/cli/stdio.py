@@ -7,6 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from tfdoctor.core.output import discard_output
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -63,15 +65,6 @@ def ensure_standard_streams() -> Iterator[None]:
     finally:
         sys.stderr.flush()
         sys.stderr = stderr
-
-
-def discard_output(stream: TextIO) -> None:
-    """Discard the buffered text of a broken stream, because flushing it would fail when Python exits."""
-    with contextlib.suppress(OSError, ValueError):
-        null_device = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null_device, stream.fileno())
-        os.close(null_device)
-        stream.flush()
 
 
 def can_loader_variables_break_imports() -> bool:

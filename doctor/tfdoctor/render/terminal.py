@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Literal, TextIO, TypedDict
 
+from tfdoctor.core.output import discard_output
 from tfdoctor.render.program_name import adapt_commands
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Terminal:
 
     def __init__(self, name: Literal["stdout", "stderr"]) -> None:
         self._name = name
+        self.is_broken = False
+        """Whether the reader of the stream has exited."""
 
     @property
     def _stream(self) -> TextIO:
@@ -122,7 +125,10 @@ class Terminal:
             text.encode(encoding)
         except (UnicodeEncodeError, LookupError):
             text = text.translate(ASCII_REPLACEMENTS).encode(encoding, "replace").decode(encoding)
-        stream.write(text)
+        try:
+            stream.write(text)
+        except BrokenPipeError:
+            self._discard_output()
 
     def make_console(self) -> Console:
         """Return a Rich console that writes to the stream, for animations. It takes text literally."""
@@ -132,7 +138,15 @@ class Terminal:
 
     def flush(self) -> None:
         """Flush the stream."""
-        self._stream.flush()
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._discard_output()
+
+    def _discard_output(self) -> None:
+        """Discard all output because nobody reads it, so that the command ends with the status of its result."""
+        self.is_broken = True
+        discard_output(self._stream)
 
 
 OUT, ERR = Terminal("stdout"), Terminal("stderr")
