@@ -217,7 +217,7 @@ def check_target(target: Path, *, force: bool) -> None:
     Raise UsageError if the target is invalid, or Error if this user may not write there.
     """
     name = target.name
-    if not name or "\0" in str(target):
+    if not name or name == "-" or "\0" in str(target):
         message = f"-o: {str(target)!r} names no file."
         raise UsageError(message)
     if name.lower().endswith(REJECTED_SUFFIXES) and not is_archive(target):
@@ -246,10 +246,11 @@ def _is_recording(target: Path) -> bool:
     try:
         if target.is_dir():
             names = {entry.name for entry in target.iterdir()}
-            return {HOST_FILE, MANIFEST_FILE} <= names <= {*RECORDING_FILES, *RECORDING_FOLDERS}
-        return target.is_file() and MANIFEST_FILE in read_recording(target)
+        else:
+            names = {name.partition("/")[0] for name in read_recording(target)}
     except (OSError, UsageError):
         return False
+    return {HOST_FILE, MANIFEST_FILE} <= names <= {*RECORDING_FILES, *RECORDING_FOLDERS}
 
 
 def write_recording(target: Path, files: Mapping[str, bytes], *, force: bool) -> int:

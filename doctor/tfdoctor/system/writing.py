@@ -37,7 +37,7 @@ PIPE_TIMEOUT_S = 10
 """Time to wait for a program to open a pipe for reading."""
 
 _DESCRIPTOR_PATH = re.compile(r"/dev/fd/([0-9]{1,6})|/proc/(?:self|thread-self)/fd/([0-9]{1,6})")
-_STANDARD_STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
+_STANDARD_STREAMS = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
 _REPLACEMENT_ERRORS = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV)
 
 

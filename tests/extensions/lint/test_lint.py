@@ -125,6 +125,24 @@ def test_spaces_around_the_equals_sign(kind: str, line: str, name: str) -> None:
     assert [problem.kind_name for problem in problems] == [name] * bool(name)
 
 
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("python", "import tensorflow as tf\nwith tf.device('/gpu:{0}'):\n    pass\n"),
+        ("shell", "python x.py --worker_hosts=a:1,b:1 --job_name=worker --task_index={0}\n"),
+        ("shell", "python x.py --worker_hosts=a:{0} --job_name=worker --task_index=²\n"),
+        (
+            "env",
+            'TF_CONFIG={{"cluster": {{"worker": ["a:{0}"]}}, "task": {{"type": "worker", "index": {0}}}}}\n',
+        ),
+        ("yaml", "a: {0}\nenv: {{TF_CONFIG: '{0}'}}\n"),
+        ("notebook", '{{"cells": [], "nbformat": {0}}}'),
+    ],
+)
+def test_very_long_numbers_are_read(kind: str, text: str) -> None:
+    lint_text(text.format("9" * 4301), kind, LintTarget(gpu_count=1))
+
+
 def test_dockerfile() -> None:
     code, marks = split_marks(cases.DOCKERFILE)
     problems, _ = lint_text(code, "dockerfile", LintTarget())

@@ -246,6 +246,10 @@ EMAIL = re.compile(
 NOT_A_HOST = re.compile(r"GLIBC|GCC_|CXXABI|lib[\w+-]{1,60}\.so")
 """A symbol version or library after the @ of a symbol."""
 MAC = re.compile(r"(?i)(?<![\w:.-])[0-9a-f]{2}(?:([:-])[0-9a-f]{2})(?:\1[0-9a-f]{2}){4,18}(?![\w:-])(?!\.\d)")
+CISCO_MAC = re.compile(
+    r"(?i)(?<![\w.-])(?=[0-9a-f.]{0,13}[a-f])[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}(?![\w-])(?!\.\w)"
+)
+"""A MAC address in Cisco's notation. One without a letter could be a version."""
 IPV4 = re.compile(
     r"(?<![A-Za-z0-9.])\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?![A-Za-z0-9])(?!\.\d)(?!-\d{1,4}[+~])"
 )
@@ -281,17 +285,19 @@ _SHORT_KEYWORD = r"(?:pass|pw|pwd|creds?|auth|jwt|pat)"
 """Words for a secret that are also parts of other words, so that a delimiter must precede them."""
 SECRET_KEY = re.compile(rf"(?i){_KEYWORD}(?:[_-]?(?:id|value|key))?\Z|(?:^|[_-])(?:{_SHORT_KEYWORD}|sig)\Z")
 """The key of a field whose value is a secret."""
+_ANNOTATION = r":\s{0,3}[A-Za-z_][\w.\[\]|, ]{0,60}?\s{0,3}="
+"""A type annotation between a name and the value that is assigned to it."""
 ASSIGNED_SECRET = re.compile(
     rf"(?i)({_KEYWORD}(?:[_-]?(?:id|value|key))?|(?<=[?&;])sig|(?<=[?&;])key"
     rf"|(?<![A-Za-z0-9]){_SHORT_KEYWORD}(?=\\?[\"']?\s{{0,3}}=)|(?<![A-Za-z0-9])(?:pw|pwd|(?<=_)pass|(?<=[\"'])pass)(?=\\?[\"']?\s{{0,3}}:))"
-    r"(\\?[\"']?\s{0,3}(?:=>|[=:])\s{0,3}\\?[\"']?)"
+    rf"(\\?[\"']?\s{{0,3}}(?:{_ANNOTATION}|:=|=>|%3[AaDd]|[=:：＝])\s{{0,3}}\\?[\"']?)"
     r"((?=[^\s\"'&<>\\]{3})[^\s\"'&;,<>\\]{1,20000}(?:[;,](?![\w.-]{1,60}\\?[\"']?\s{0,2}[=:])[^\s\"'&;,<>\\]{1,2000}){0,20})"
 )
 """The assignment of a secret without quotes, such as "token=…"."""
 QUOTED_SECRETS = tuple(
     re.compile(
         rf"(?i)({_KEYWORD}(?:[_-]?(?:id|value|key))?|(?<![A-Za-z0-9])(?:{_SHORT_KEYWORD}))"
-        rf"(\\?[\"']?\s{{0,3}}[=:]\s{{0,3}}[bru]{{0,2}}\\?{quote})([^{quote}\\\n]{{3,2000}})(?={quote}|\\)"
+        rf"(\\?[\"']?\s{{0,3}}(?:{_ANNOTATION}|:=|=>|[=:：＝])\s{{0,3}}[bru]{{0,2}}\\?{quote})([^{quote}\\\n]{{3,2000}})(?={quote}|\\)"
     )
     for quote in "\"'"
 )
@@ -447,7 +453,7 @@ TOKEN_PATTERNS = (
 )
 """Secrets with a recognizable format: keys, certificates, and tokens of known services."""
 _NOT_SECRET = re.compile(
-    r"(?i)(?:none|null|true|false|yes|no|not|n/a|unset|set|required|invalid|missing|expired|\d{1,5}|\d+(?:\.\d+){1,3}"
+    r"(?i)(?:none|null|str|bytes|int|true|false|yes|no|not|n/a|unset|set|required|invalid|missing|expired|\d{1,5}|\d+(?:\.\d+){1,3}"
     r"|-{3,}.*|<[^>]{0,40}>?|\*+|[/~$%].*|\\.*|\(.*|\[.*|\{.*)"
 )
 """A value that is not a secret: a remark, a number, a path, a variable or a placeholder."""

@@ -12,6 +12,7 @@ address unless the recording shows that they are a version.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -19,7 +20,6 @@ from urllib.parse import quote, unquote
 from tfdoctor.core.privacy import clusters, patterns
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Iterable, Mapping
 
 MAX_LITERALS = 2000
@@ -306,7 +306,8 @@ class Redactor:
             lambda m: m[0] if m[0] in self._kept else replace("uuid", _normalize_uuid(m[1]), m[1]), text
         )
         text = patterns.SHORT_UUID.sub(self._replace_short_uuid, text)
-        text = patterns.MAC.sub(lambda m: replace("mac", m[0].lower().replace("-", ":")), text)
+        text = patterns.MAC.sub(lambda m: replace("mac", _normalize_mac(m[0])), text)
+        text = patterns.CISCO_MAC.sub(lambda m: replace("mac", _normalize_mac(m[0])), text)
         text = patterns.HEX_ID.sub(lambda m: m[0] if m[0] in self._kept else replace("id", m[0]), text)
         text = patterns.SHORT_ID.sub(self._replace_short_id, text)
         text = patterns.ENCODED_IPV6.sub(self._replace_encoded_ipv6, text)
@@ -550,6 +551,12 @@ def _is_json(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def _normalize_mac(text: str) -> str:
+    """Return a MAC address in the usual notation, so that equal ones get the same placeholder."""
+    digits = re.sub(r"[^0-9a-f]", "", text.lower())
+    return ":".join(digits[index : index + 2] for index in range(0, len(digits), 2))
 
 
 def _normalize_uuid(text: str) -> str:

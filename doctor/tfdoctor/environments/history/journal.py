@@ -294,7 +294,7 @@ class Journal:
             self._prefix, self._steps, old_entries, snapshot.scan_states(self._prefix, scope)
         )
         self._give_to_owner(scope, old_entries)
-        entry = replace(entry, changes=len(changes))
+        entry = replace(entry, changes=sum(not is_python_cache(change.path) for change in changes))
         history = add_step(self._history, entry, changes, old_entries)
         self._sync_changes(changes)
         write_history(self._folder, history)

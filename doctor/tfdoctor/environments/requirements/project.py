@@ -222,7 +222,9 @@ def _compute_upper_bound(operator: str, version: str) -> str:
     `~` allows changes after the second number, and `^` after the first number that is not zero.
     """
     # `index` is that of the last number that must not change.
-    numbers = [int(part) for part in re.match(r"v?([0-9]+(?:\.[0-9]+)*)", version)[1].split(".")]  # type: ignore[index]
+    # int() refuses very long numbers
+    match = re.match(r"v?([0-9]{1,18}(?:\.[0-9]{1,18}){0,20})", version)
+    numbers = [int(part) for part in match[1].split(".")]  # type: ignore[index]
     if operator == "~":
         index = min(1, len(numbers) - 1)
     else:

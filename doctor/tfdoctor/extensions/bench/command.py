@@ -329,6 +329,8 @@ def _load_png_converter(output: Path | None) -> Callable[[str], bytes]:
 def _make_folder(path: Path, *, force: bool) -> None:
     """Create the output folder. Raise UsageError if the folder or a file in it cannot be written."""
     try:
+        if str(path) == "-":
+            raise ValueError("a folder cannot be written to standard output")  # noqa: TRY301
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         message = f"-o: {clean_line(str(path))} is no folder: {getattr(error, 'strerror', '') or error}."

@@ -89,7 +89,8 @@ def parse_device(text: str) -> tuple[str, int | None] | None:
         if match["kind"].upper() not in _DEVICE_TYPES:
             return None
         device_type = match["kind"].upper()
-        index = int(match["index"]) if (match["index"] or "*") != "*" else None
+        # 18 digits suffice to see that there is no such device; int() refuses very long numbers
+        index = int(match["index"][:18]) if (match["index"] or "*") != "*" else None
     return device_type, index
 
 

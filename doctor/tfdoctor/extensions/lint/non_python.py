@@ -474,8 +474,9 @@ def _check_hosts(command: list[tuple[str, int, int]], first_line: int, findings:
         return
     job_name, _, _ = job
     index_text, line, column = index
-    if not index_text.isdigit() or "$" in job_name:
+    if not index_text.isdecimal() or "$" in job_name:
         return
+    index_text = index_text[:18]  # int() refuses very long numbers
     problem = describe_task_fault(jobs, job_name, int(index_text)) if jobs else None
     if problem is not None:
         findings.report("cluster-task", problem, line, column)
