@@ -73,3 +73,10 @@ def test_status_is_kept_if_nobody_reads(tmp_path: Path, unbuffered: str) -> None
         script = f"export PYTHONUNBUFFERED={unbuffered}; {{ sleep 1; DOCTOR {words}; echo $? >&2; }} | true"
         result = run_in_shell(script)
         assert result.stderr.split()[-1:] == [b"2" if "nowhere" in words else b"1"], words
+
+
+@pytest.mark.parametrize("words", ["diagnose /dev/full", "diagnose - </dev/zero"])
+def test_endless_devices_are_refused(words: str) -> None:
+    result = run_in_shell(f"timeout 60 DOCTOR {words}")
+    assert result.returncode == 2
+    assert b"is a device, not a log" in result.stderr

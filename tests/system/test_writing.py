@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import shutil
 import stat
+import sys
 import threading
 from pathlib import Path
 
@@ -51,7 +54,7 @@ def test_read_only_folder_is_refused_for_new_files_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    monkeypatch.setattr(os, "access", lambda path, *_, **__: Path(path).is_file())
     with pytest.raises(Error, match="may not write"):
         writing.check_output_file(tmp_path / "new", force=True)
     writing.check_output_file(tmp_path / "file", force=True)
@@ -189,3 +192,20 @@ def test_scratch_folders_of_killed_processes_are_removed(
     monkeypatch.setattr(os, "geteuid", lambda: leftover.stat().st_uid + 1)
     with writing.make_scratch_folder():
         assert leftover.is_dir()  # it belongs to another user
+
+
+def test_full_disk_is_noticed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writing.check_output_file(tmp_path / "new", force=False)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100))
+    with pytest.raises(Error, match="no space left"):
+        writing.check_output_file(tmp_path / "new", force=False)
+    with pytest.raises(Error, match="is full"):
+        writing.check_output_file(Path("/dev/full"), force=False)
+
+
+def test_dash_is_standard_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with contextlib.chdir(tmp_path) if sys.version_info >= (3, 11) else contextlib.nullcontext():
+        writing.write_file(Path("-"), b"text", force=False)
+    assert capfd.readouterr().out == "text"
+    assert list(tmp_path.iterdir()) == []

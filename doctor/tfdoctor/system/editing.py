@@ -87,10 +87,13 @@ def _write_synced(path: Path, content: bytes) -> None:
 
 
 def _write_in_place(path: Path, content: bytes, old_content: bytes) -> None:
-    """Overwrite a file. Restore the old content if that fails, for example because the disk is full."""
+    """Overwrite a file and keep its mode. Restore the old content if that fails, for example on a full disk."""
     with path.open("r+b") as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
         try:
             _overwrite(file.fileno(), content)
+            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) != mode:  # writing clears set-user-ID
+                path.chmod(mode)
         except BaseException:
             with contextlib.suppress(OSError):
                 _overwrite(file.fileno(), old_content)

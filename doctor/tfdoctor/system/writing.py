@@ -33,6 +33,8 @@ __all__ = [
 ]
 
 SCRATCH_PREFIX = "tfdoctor-run-"
+MIN_FREE_BYTES = 1 << 16
+"""The least space on the disk with which a command begins its work."""
 PIPE_TIMEOUT_S = 10
 """Time to wait for a program to open a pipe for reading."""
 
@@ -66,6 +68,8 @@ def check_output_file(
         message = f"{option}: {display_name} is {description}."
         raise UsageError(message, hint="It was left unchanged. Name another place.")
     if kind == "stream":
+        if _is_same_file(target, "/dev/full"):
+            raise Error(f"{option}: {display_name} is full.", hint="Name another place.")  # noqa: EM102
         return
     if not target.parent.is_dir():
         message = f"{option}: there is no folder {clean_line(str(target.parent))}."
@@ -84,6 +88,12 @@ def check_output_file(
             raise UsageError(message, hint="It was left unchanged. Name another place.")
     if kind == "nothing" and not os.access(target.parent, os.W_OK | os.X_OK):
         message = f"{option}: this user may not write to {clean_line(str(target.parent))}."
+        raise Error(message, hint="Name another place.")
+    if kind == "file" and not (os.access(target.parent, os.W_OK | os.X_OK) or os.access(target, os.W_OK)):
+        message = f"{option}: this user may not write to {display_name}."
+        raise Error(message, hint="Name another place.")
+    if shutil.disk_usage(target.parent).free < MIN_FREE_BYTES:
+        message = f"{option}: there is no space left in {clean_line(str(target.parent))}."
         raise Error(message, hint="Name another place.")
 
 

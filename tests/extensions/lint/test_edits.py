@@ -8,7 +8,11 @@ import functools
 import json
 import os
 import random
-from typing import TYPE_CHECKING, Any
+import stat
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +23,6 @@ from tfdoctor.extensions.lint.fixes import drop_fixes_of_shared_names
 from tfdoctor.extensions.lint.models import LintTarget
 from tfdoctor.system.editing import edit_file
 from tfdoctor.system.sources import MAX_FILE_BYTES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COUNT = int(os.environ.get("TFDOCTOR_DRAWN", "300"))
 WRONG, RIGHT = "CUDA_VISIBLE_DEVIES", "CUDA_VISIBLE_DEVICES"
@@ -472,3 +473,25 @@ def test_value_of_two_targets_is_not_changed() -> None:
     code = 'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = gpu = 0\nprint(devices[gpu])\n'
     problems, _ = lint_text(code, "python", LintTarget())
     assert [(problem.kind_name, problem.fix) for problem in problems] == [("variable-set-wrongly", None)]
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="needs another user")
+@pytest.mark.parametrize("link_count", [1, 2])
+def test_set_user_id_is_kept(link_count: int) -> None:
+    """Let an ordinary owner edit a file with mode 4755, which is written in place if it has several names."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.py")
+        path.write_bytes(b"abc")
+        if link_count == 2:
+            os.link(path, Path(folder, "b.py"))
+        for name in (folder, path):
+            os.chown(name, 65534, 0)
+            Path(name).chmod(0o4755)
+        process = os.fork()
+        if not process:
+            os.setgid(65534)
+            os.setuid(65534)
+            edit_file(path, b"abc", [Edit(0, b"a", b"XY")])
+            os._exit(0)
+        assert os.waitpid(process, 0)[1] == 0
+        assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"XYbc", 0o4755)

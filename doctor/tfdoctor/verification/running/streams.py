@@ -73,15 +73,26 @@ def read_log(
     called only for regular files. Raise UsageError if nothing can be read or if the data are not text.
     """
     if name == STDIN:
+        _refuse_device(sys.stdin.fileno(), _STDIN_LABEL)
         yield from _unpack(_read_chunks(sys.stdin.fileno(), 0, meter), _STDIN_LABEL, on_note)
         return
     with _open_file(name) as file:
         try:
             status = os.fstat(file.fileno())
+            _refuse_device(file.fileno(), name)
             size = status.st_size if stat.S_ISREG(status.st_mode) else 0
             yield from _unpack(_read_chunks(file.fileno(), size, meter), name, on_note)
         except OSError as error:
             raise _make_read_error(name, error) from error
+
+
+def _refuse_device(descriptor: int, name: str) -> None:
+    """Raise UsageError for a device such as /dev/zero, which may have no end. Terminals and /dev/null are allowed."""
+    status = os.fstat(descriptor)
+    is_device = stat.S_ISCHR(status.st_mode) and not os.isatty(descriptor)
+    if is_device and status.st_rdev != os.stat(os.devnull).st_rdev:  # noqa: PTH116 - not a path of the user's
+        msg = f"{clean(name)} is a device, not a log."
+        raise UsageError(msg, hint="Name a file, a pipe, or - for standard input.")
 
 
 def _open_file(name: str) -> Any:
