@@ -150,7 +150,6 @@ def _lint_files(
     refusals: dict[str, str] = {}
     correctable_files: dict[str, tuple[SourceText, str, list[LintProblem], bool]] = {}
     variables: dict[str, set[str] | None] = {}
-    read_count = 0
 
     def report_folder(error: OSError) -> None:
         label = str(error.filename)
@@ -177,13 +176,12 @@ def _lint_files(
             unreadable.append(UnreadableFile(label, f"{error}"))
             variables[label] = _find_known_words(path)
             continue
-        read_count += 1
         file_problems, found, reason = _lint_file(
             path, kind, source.text, target, queries_index=path in named_paths
         )
         image_problems += [item for item in found if settings.is_reported(path_in_project, item[0].kind_name)]
         if reason is not None:
-            unreadable.append(UnreadableFile(label, reason))
+            unreadable.append(UnreadableFile(label, reason, is_read=True))
         file_problems = [
             replace(item, path=label)
             for item in file_problems
@@ -217,7 +215,11 @@ def _lint_files(
     ]
     index_by_label = {label: index for index, label in enumerate(variables)}
     problems.sort(key=lambda item: (index_by_label[item.path], item.cell_number or 0, item.line))
-    result = LintResult(file_count=read_count, problems=tuple(problems), unreadable_files=tuple(unreadable))
+    result = LintResult(
+        file_count=len(variables) - sum(not item.is_read for item in unreadable),
+        problems=tuple(problems),
+        unreadable_files=tuple(unreadable),
+    )
     return result, editable_files, refusals
 
 

@@ -55,6 +55,8 @@ class UnreadableFile:
 
     path: str
     reason: str
+    is_read: bool = False
+    """Whether the text was read, but not understood."""
 
 
 @dataclass(frozen=True, slots=True)
