@@ -200,7 +200,7 @@ def test_full_disk_is_noticed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100))
     with pytest.raises(Error, match="no space left"):
         writing.check_output_file(tmp_path / "new", force=False)
-    with pytest.raises(Error, match="is full"):
+    with pytest.raises(Error, match="No space left"):
         writing.check_output_file(Path("/dev/full"), force=False)
 
 

@@ -69,7 +69,7 @@ def check_output_file(
         raise UsageError(message, hint="It was left unchanged. Name another place.")
     if kind == "stream":
         if _is_same_file(target, "/dev/full"):
-            raise Error(f"{option}: {display_name} is full.", hint="Name another place.")  # noqa: EM102
+            raise Error(f"{option}: {display_name}: No space left on device.", hint="Name another place.")  # noqa: EM102
         return
     if not target.parent.is_dir():
         message = f"{option}: there is no folder {clean_line(str(target.parent))}."
