@@ -67,8 +67,9 @@ def test_prefixes_are_not_in_the_outputs(
         log.write_text("".join(f"{prefix}{message}\n" for message in MESSAGES), encoding="utf-8")
         tfdoctor("diagnose", "--html", str(page), "--force", str(log))
         content = page.read_text(encoding="utf-8")
-        markdown = tfdoctor("diagnose", "--format", "github", str(log)).out
+        markdown = tfdoctor("diagnose", "--format", "markdown", str(log)).out
         assert "Could not load dynamic library" in content, prefix
+        assert "libcudart" in markdown, prefix
         for output in (content, markdown):
             assert "node17" not in output.lower(), prefix
             assert "annazq" not in output, prefix
