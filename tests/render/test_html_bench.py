@@ -40,8 +40,8 @@ def test_page_is_escaped_and_redacted() -> None:
 
 def test_page_without_times_is_written_once(tmp_path: Path) -> None:
     target = tmp_path / "b.html"
-    assert bench(python=sys.executable, time=1.0, html=target) == 3
+    assert bench(python=sys.executable, duration=1.0, html=target) == 3
     elements = check_page(target.read_bytes())
     assert "Nothing could be timed" in " ".join(elements.texts)
     with pytest.raises(UsageError):
-        bench(python=sys.executable, time=1.0, html=target)
+        bench(python=sys.executable, duration=1.0, html=target)

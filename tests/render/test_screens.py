@@ -44,6 +44,7 @@ from tfdoctor.planning.overview import list_overviews
 from tfdoctor.prediction.fit.matrix import MatrixQuery, find_code_on_gpu, select_rows
 from tfdoctor.prediction.fit.models import Host
 from tfdoctor.render.explain import render_explanation
+from tfdoctor.render.finding import merge_library_evidence
 from tfdoctor.render.matrix import render_overview, render_rows
 from tfdoctor.render.paragraphs import Page, count_columns, print_commands, shorten_text, truncate_text
 from tfdoctor.render.report import render_report
@@ -103,8 +104,8 @@ def find_bold_commands(coloured: str) -> list[str]:
 
 NOTHING_TO_TYPE = "nothing needs to be installed"
 CHANGES = re.compile(
-    "Undo: |To undo|cannot be undone|nothing to undo|only looks|takes all of it back|It holds |It lasts |It applies |"
-    "A restart |Nothing here changes|What runs in"
+    "Undo: |To undo|cannot be undone|nothing to undo|Read-only|reverts everything|It holds |It lasts |It applies |"
+    "A restart |It changes nothing|What runs in"
 )
 VERDICTS = {
     True: "will use",
@@ -228,7 +229,7 @@ def test_verbose_shows_everything() -> None:
             texts = [
                 finding.title.removeprefix("TensorFlow 2.18.1 "),
                 finding.explanation,
-                *(evidence.text for evidence in finding.evidence),
+                *(evidence.text for evidence in merge_library_evidence(finding.evidence)),
             ]
             for remedy in finding.remedies:
                 texts += [remedy.text.removeprefix("Or ")[1:], *remedy.commands]

@@ -112,7 +112,7 @@ def recommend(
 
     method_by_name = {choice.value: choice for choice in Method}
     if method is not None and method not in method_by_name:
-        msg = f"method: one of {', '.join(method_by_name)} is meant."
+        msg = f"method must be one of {', '.join(method_by_name)}."
         raise UsageError(msg)
     compat = Compat.load()
     gpus = [gpu] if isinstance(gpu, str) else list(gpu)

@@ -361,7 +361,7 @@ def _adapt_to_base(option: Option) -> Option:
         is_present = engine.find_image(name) is not None
         reason = "is not in the engine"
     except EngineError as error:
-        is_present, reason = False, f"was not looked into, for {error.message.rstrip('.')}"
+        is_present, reason = False, f"was not examined: {error.message.rstrip('.')}"
     if is_present:
         return inspect_base(engine, option)
     ERR.write(

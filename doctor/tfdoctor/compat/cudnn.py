@@ -126,7 +126,7 @@ class CudnnTable:
         entry = self.find_range(version)
         target = versions.parse_capability(capability)
         if entry is None:
-            explanation = f"cuDNN {version} was not looked into"
+            explanation = f"cuDNN {version} was not examined"
             return CudnnSupport(
                 version, capability, verdict="unknown", version_range=None, explanation=explanation
             )

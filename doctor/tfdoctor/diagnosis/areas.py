@@ -174,25 +174,29 @@ def _describe_cuda(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
     if not missing:
         version = build.cuda or "version not known"
         return Status.GOOD, (f"{version}: all {len(required)} libraries open", version)
-    prefix = f"{build.cuda or 'version not known'} wanted"
+    prefix = f"{build.cuda or 'version not known'} required"
+    problem = _describe_failure(facts, missing)
     names = _describe_missing(facts, missing)
-    count_text = (
-        f"{len(missing)} of {len(required)}"
-        if len(missing) < len(required)
-        else "none"
-        if len(required) > 1
-        else "one"
-    )
-    problem_text = {"none": "no library opens", "one": "its library does not open"}.get(
-        count_text, f"{count_text} libraries do not open"
-    )
     return Status.BAD, (
-        f"{prefix}, {problem_text}: {_join_first(names)}{toolkit_note}",
-        f"{prefix}, {problem_text}: {_join_first(names)}",
-        f"{prefix}, {problem_text}: {_join_first(names, 1)}",
-        f"{prefix}; not opened: {_join_first(names, 1)}",
-        f"not opened: {_join_first(names, 1)}",
+        f"{prefix}; {problem}: {_join_first(names)}{toolkit_note}",
+        f"{prefix}; {problem}: {_join_first(names)}",
+        f"{prefix}; {problem}: {_join_first(names, 1)}",
+        f"{problem}: {_join_first(names, 1)}",
     )
+
+
+def _describe_failure(facts: Facts, names: Sequence[str]) -> str:
+    """Return "not found", or "cannot be opened" if the loader found a file for one of the libraries."""
+    loader = value_of(facts.loader)
+    resolutions = [loader.find_resolution(name) for name in names] if loader is not None else []
+    is_absent = all(
+        resolution is None
+        or not (
+            resolution.path or resolution.needed_by or any(attempt.problem for attempt in resolution.tried)
+        )
+        for resolution in resolutions
+    )
+    return "not found" if is_absent else "cannot be opened"
 
 
 def _describe_missing(facts: Facts, names: Sequence[str]) -> list[str]:
@@ -226,10 +230,11 @@ def _describe_cudnn(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
         dependencies = [dependency for dependency in missing if dependency != name]
         if dependencies:
             return Status.BAD, (
-                f"{name} does not open: it needs {_join_first(dependencies)}",
+                f"{name} cannot be opened: it needs {_join_first(dependencies)}",
                 f"{name} needs {dependencies[0]}",
             )
-        return Status.BAD, (f"{name} is needed but does not open", f"{name} does not open")
+        problem = _describe_failure(facts, [name])
+        return Status.BAD, (f"{name} required; {problem}", f"{name} {problem}")
     version_info = find_library_version(facts, resolution)
     version = f" ({version_info.version})" if version_info is not None else ""
     return Status.GOOD, (f"{name} opens{version}", f"{name}{version}", name)
@@ -267,7 +272,8 @@ def _describe_loader(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
     if not missing:
         return Status.GOOD, (text, path)
     names = _describe_missing(facts, missing)
-    return Status.BAD, (f"cannot give {_join_first(names)}", f"cannot give {_join_first(names, 1)}")
+    verb = "cannot find" if _describe_failure(facts, missing) == "not found" else "cannot open"
+    return Status.BAD, (f"{verb} {_join_first(names)}", f"{verb} {_join_first(names, 1)}")
 
 
 def _describe_environment(facts: Facts) -> tuple[Status, Texts]:

@@ -130,7 +130,7 @@ def _find_link(finding: Finding, facts: Facts, module_status: Status) -> str | N
 
 def _get_area_line(area: Area | None) -> tuple[Status, str]:
     """Return the status and the text of an area. A missing area has the status UNKNOWN."""
-    return (area.status, area.text) if area is not None else (Status.UNKNOWN, "not looked into")
+    return (area.status, area.text) if area is not None else (Status.UNKNOWN, "skipped")
 
 
 def _describe_module(facts: Facts) -> tuple[Status, str]:

@@ -256,7 +256,7 @@ def list_unfixed(
             reason = "This needs a change to the system; run it yourself:"
             actor = "the administrator of this machine"
         elif finding.remedies:
-            reason = "You have to decide this:"
+            reason = "Needs your decision:"
         else:
             reason = "This cannot be fixed by software."
             actor = "nobody, with software alone"

@@ -130,7 +130,7 @@ def _format_devcontainer(image: EmittedImage) -> str:
         "containerUser": str(image.uid),
         "customizations": {
             "tfdoctor": {
-                "build": f"{image.command} --emit context {BUILD_FOLDER}, beside this file, writes it."
+                "build": f"{image.command} --emit context {BUILD_FOLDER} writes it next to this file."
             },
             "vscode": {"settings": {"python.defaultInterpreterPath": _find_interpreter_path(image.option)}},
         },

@@ -440,11 +440,9 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
     has_cuda_packages = (
         release is not None and context.compat.cuda_sets.find_for_release(release.version) is not None
     )
-    repair_remedy = Remedy("On that machine: see what is wrong, and what to type.", ("tfdoctor check",))
+    repair_remedy = Remedy("On the machine that wrote this log, run:", ("tfdoctor check",))
     if has_cuda_packages:
-        repair_remedy = Remedy(
-            "On that machine: see what is wrong, and have it fixed.", ("tfdoctor check", "tfdoctor fix")
-        )
+        repair_remedy = Remedy("On the machine that wrote this log, run:", ("tfdoctor check", "tfdoctor fix"))
     if release is None or not release.gpu:
         install_remedy = Remedy(
             "Or make a new environment in which TensorFlow finds them.", ("tfdoctor install",)

@@ -443,9 +443,9 @@ def _make_release_findings(context: LogContext, file_name: str) -> list[Finding]
     elif origin.version is not None and not _has_unique_release(origin):
         note = f"Of the releases with these source lines, only TensorFlow {origin.version} fits the rest of the log."
     elif origin.version is not None:
-        note = f"Only TensorFlow {origin.version} has these source lines."
+        note = f"TensorFlow version: {origin.version} (recognized by the source lines in the log)."
     else:
-        note = f"TensorFlow {origin.era} can have written this, judging by its source lines."
+        note = f"TensorFlow version: {origin.era} (recognized by the source lines in the log)."
     return [
         Finding(
             code=RELEASE,
@@ -476,8 +476,8 @@ def _make_summary(context: LogContext, decision: Decision, missing_sonames: Sequ
     cause, subject = decision.cause, context.origin.name
     if cause is Cause.HEALTHY and context.registration_event is None:
         return (
-            f"{subject} takes {_describe_selected_gpus(context)}; the log ends before the registration, and nothing "
-            "in it speaks against it."
+            f"{subject} takes {_describe_selected_gpus(context)}; the log ends before the registration, with no problem "
+            "found so far."
         )
     if cause is Cause.HEALTHY:
         count = len({device.index for device in context.registered_devices}) or 1

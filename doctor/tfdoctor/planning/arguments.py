@@ -154,7 +154,7 @@ def _make_ambiguity_error(compat: Compat, host: Host, outcomes: Sequence[str]) -
             outcome = f": {outcomes[index]}" if len(ambiguous_cards) == 1 and outcomes else ""
             choices.append(f"--gpu {capability}{example}{outcome}")
     verb = "is the name" if len(ambiguous_cards) == 1 else "are names"
-    msg = f"--gpu: {names} {verb} of several cards, and the answer depends on which card is meant."
+    msg = f"--gpu: {names} {verb} of several cards, and the answer depends on which of them you have."
     return UsageError(
         msg,
         hint=f"Give its compute capability or its PCI id instead: {'; '.join(choices)}. "

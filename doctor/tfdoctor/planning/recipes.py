@@ -583,7 +583,7 @@ def _plan_ngc_images(
                 first_reasons += assessment.reasons
             continue
         if image.driver is not None and host.driver is None:
-            text = f"{image.name} was made for driver {image.driver} and newer"
+            text = f"{image.name} needs driver {image.driver} or newer"
             assessment.add_caveat(
                 Cause.DRIVER_TOO_OLD, text, f"images.toml: [[ngc]] {image.tag}", serious=False
             )

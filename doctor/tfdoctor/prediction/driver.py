@@ -64,7 +64,7 @@ def predict_driver_stage(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] 
     if driver.crashed:
         return Cause.DRIVER_INIT_UNKNOWN, f"libcuda.so.1 crashes when it is asked ({driver.crashed})."
     if not driver.loaded:
-        return Cause.NO_DRIVER, f"libcuda.so.1 does not open: {driver.load_error}"
+        return Cause.NO_DRIVER, f"libcuda.so.1 cannot be opened: {driver.load_error}"
     if driver.stand_in:
         message = f"{driver.path or 'libcuda.so.1'} is tfdoctor's stand-in for `--simulate`, not the driver."
         return Cause.STUB_LIBCUDA, message

@@ -174,7 +174,7 @@ def _run_gpu_stages(facts: Facts, tensorflow: TensorFlowFacts, build: Build, com
         else None
     )
     if nvml_library is not None and not nvml_library.ok:
-        return predict_no_gpu(Cause.NVML_MISSING, f"libnvidia-ml.so.1 does not open: {nvml_library.error}")
+        return predict_no_gpu(Cause.NVML_MISSING, f"libnvidia-ml.so.1 cannot be opened: {nvml_library.error}")
     nvml_facts = value_of(facts.driver.nvml)
     if nvml_library is not None and nvml_facts is not None and nvml_facts.loaded and nvml_facts.init:
         cause = Cause.CONTAINER_NVML_LOST if has_lost_devices(facts) else Cause.NVML_MISSING
@@ -188,7 +188,7 @@ def _run_gpu_stages(facts: Facts, tensorflow: TensorFlowFacts, build: Build, com
     ) is not None:
         return predict_no_gpu(*_explain_library_failure(facts, build, missing))
     if loader is not None:
-        reasons.append("The loader gives it every library.")
+        reasons.append("The loader finds every library.")
 
     disabled_types_reason = explain_disabled_device_types(build, variables)
     if disabled_types_reason:
@@ -226,7 +226,7 @@ def _find_driver_failure(facts: Facts) -> tuple[Cause, str] | None:
     loader, driver = value_of(facts.loader), value_of(facts.driver.cuda)
     libcuda = loader.find_resolution("libcuda.so.1") if loader is not None else None
     if libcuda is not None and not libcuda.ok:
-        return find_missing_driver_cause(facts, libcuda), f"libcuda.so.1 does not open: {libcuda.error}"
+        return find_missing_driver_cause(facts, libcuda), f"libcuda.so.1 cannot be opened: {libcuda.error}"
     if driver is None:
         # Without an answer of the driver, the variable alone decides if its first entry is no device.
         first_entry = facts.environment.variables.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0].strip()
@@ -239,7 +239,7 @@ def _find_driver_failure(facts: Facts) -> tuple[Cause, str] | None:
 def _explain_library_failure(facts: Facts, build: Build, missing: tuple[str, ...]) -> tuple[Cause, str]:
     """Return (cause, sentence) for CUDA libraries that cannot be loaded: they are missing, or too large for a limit."""
     if missing:
-        return choose_libraries_cause(facts, build), f"The loader cannot give it {', '.join(missing)}."
+        return choose_libraries_cause(facts, build), f"The loader cannot open {', '.join(missing)}."
     reason = "The limit of the address space (ulimit -v) is too low for the CUDA libraries."
     return Cause.NOT_PERMITTED, reason
 

@@ -472,7 +472,7 @@ def _make_pythonpath_remedy(target: Target) -> Remedy | None:
         "PYTHONPATH", tuple(entry for entry in entries if posixpath.normpath(entry) == folder)
     )
     return Remedy(
-        f"Remove {folder} from PYTHONPATH: this Python has {installed[0].name} {installed[0].version} of its own.",
+        f"Remove {folder} from PYTHONPATH: this Python has its own {installed[0].name}, {installed[0].version}.",
         (step.format_command(target.variables), format_check_command(target)),
         steps=(step,),
     )

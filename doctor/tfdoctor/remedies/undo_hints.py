@@ -10,16 +10,16 @@ if TYPE_CHECKING:
 
 __all__ = ["READ_ONLY_TEXT", "describe_undo", "describe_undo_with_root_note", "needs_root"]
 
-READ_ONLY_TEXT = "This only looks; it changes nothing."
+READ_ONLY_TEXT = "Read-only."
 """The hint for a remedy whose commands change nothing."""
 _REMOVE_FOLDER = "Undo: remove the new folder; nothing else changes."
 _PACKAGE_MANAGER = "Undo: with the same package manager."
 _UNTIL_RESTART = "It lasts until the machine restarts."
 _UNDO_HINTS: tuple[tuple[str, str], ...] = (
-    (r"tfdoctor fix\b", "It asks first, and with --undo takes all of it back."),
+    (r"tfdoctor fix\b", "It asks first; --undo reverts everything."),
     (r"tfdoctor build\b", "Undo: remove the image (`docker rmi`)."),
     (r"tfdoctor install|python\S* -m venv|\S+/python\S* -m venv|conda create", _REMOVE_FOLDER),
-    (r"docker run|srun|salloc", "Nothing here changes."),
+    (r"docker run|srun|salloc", "It changes nothing on this machine."),
     (r"docker restart", "What runs in the container ends; its files stay."),
     (r"nvidia-smi .*(?:-r\b|--gpu-reset)", "This cannot be undone: what the card's memory holds is lost."),
     (r"nvidia-uninstall", "Undo: run NVIDIA's installer again."),

@@ -37,7 +37,9 @@ def render_dry_run(
     print_hanging(out, Text(""), "No root needed where you may use Docker. To undo it:")
     print_commands(out, [f"docker rmi {clean_line(image.tag)}"], 4, with_continuations=True)
     out.print()
-    print_more_commands(out, "More", [("--print", "the Dockerfile"), ("-v", "all parts, and the Dockerfile")])
+    print_more_commands(
+        out, "More", [("--print", "the Dockerfile"), ("add -v", "all parts, and the Dockerfile")]
+    )
     return out.text
 
 

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import tfdoctor
-from tfdoctor.core.findings import OutcomeKind, Severity, Status
+from tfdoctor.core.findings import Evidence, OutcomeKind, Severity, Status
 from tfdoctor.core.links import format_rule_url
 from tfdoctor.core.text import clean_line, upper_first
 from tfdoctor.render.paragraphs import Page, Text, print_commands, print_hanging
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from tfdoctor.core.findings import Evidence, Finding, Remedy, Report
+    from tfdoctor.core.findings import Finding, Remedy, Report
 
 __all__ = [
     "STATUS_BY_SEVERITY",
     "STATUS_BY_USABLE",
     "choose_status",
     "format_mark",
+    "format_outcomes",
     "list_failed_checks",
     "make_finding_json",
+    "merge_library_evidence",
     "print_evidence",
     "print_explanation",
     "print_log_evidence",
@@ -40,6 +43,9 @@ STATUS_BY_SEVERITY = {
 """The status with whose mark and colour a finding is printed, by its severity."""
 STATUS_BY_USABLE = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}
 """The status of a verdict, by whether TensorFlow can use the GPU. None means that this is unknown."""
+
+_LIBRARY_FAILURE = re.compile(r"(?P<name>lib[\w.+-]{1,80}): (?P<reason>.{1,400})")
+"""A message of dlerror() about a library."""
 
 
 def choose_status(findings: Iterable[Any]) -> Status:
@@ -61,6 +67,27 @@ def list_failed_checks(report: Report) -> list[tuple[str, str]]:
     ]
 
 
+def format_outcomes(report: Report) -> str:
+    """Return how many checks there were, by outcome, as a sentence."""
+    counts = report.count_outcomes()
+    severity_by_code: dict[str, Severity] = {}
+    for finding in report.findings:
+        severity_by_code[finding.code] = max(
+            finding.severity, severity_by_code.get(finding.code, finding.severity)
+        )
+    severities = list(severity_by_code.values())
+    named_counts = {
+        "failed": severities.count(Severity.ERROR),
+        "warned": severities.count(Severity.WARNING),
+        "noted something": severities.count(Severity.INFO),
+        "passed": counts["clean"],
+        "could not run": counts["could_not_check"] + counts["crashed"],
+        "not applicable": counts["not_applicable"],
+    }
+    parts = [f"{count} {name}" for name, count in named_counts.items() if count]
+    return f"{sum(counts.values())} checks: {', '.join(parts)}."
+
+
 def print_explanation(out: Page, finding: Finding) -> None:
     """Print the explanation, the remedies and the evidence of a finding."""
     out.print()
@@ -70,8 +97,25 @@ def print_explanation(out: Page, finding: Finding) -> None:
         print_remedy(out, remedy, first=index == 0)
     if finding.evidence:
         out.print()
-        for evidence in finding.evidence:
+        for evidence in merge_library_evidence(finding.evidence):
             print_evidence(out, evidence)
+
+
+def merge_library_evidence(evidence: Sequence[Evidence]) -> list[Evidence]:
+    """Return the evidence with one entry for all libraries that failed for the same reason."""
+    names_by_reason: dict[tuple[str, str], list[str]] = {}
+    others = []
+    for entry in evidence:
+        match = _LIBRARY_FAILURE.fullmatch(entry.text)
+        if match is None or entry.line:
+            others.append(entry)
+        else:
+            names_by_reason.setdefault((entry.source, match["reason"]), []).append(match["name"])
+    merged = [
+        Evidence(source, f"{', '.join(names)}: {reason}")
+        for (source, reason), names in names_by_reason.items()
+    ]
+    return [*merged, *others]
 
 
 def print_meaning(out: Page, finding: Finding) -> None:

@@ -191,7 +191,7 @@ def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next:
             out.print(Text("To have it done:"))
             print_commands(out, [fix_command], 4, style="bold", with_continuations=True)
         if count:
-            print_hanging(out, Text(""), "No root needed; `--undo` takes all of it back.")
+            print_hanging(out, Text(""), "No root needed; `--undo` reverts everything.")
         _print_remaining(out, result)
         return
     prefix = "" if result.attempts else "Fix can do nothing here. "
@@ -222,7 +222,7 @@ def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next:
             )
             _print_command(out, "New variables hold from the next activation on: ", activate_command)
         undo_command = f"tfdoctor fix --undo --python {shlex.quote(environment.interpreter_path)}"
-        _print_command(out, "To take all of it back: ", undo_command)
+        _print_command(out, "To revert everything: ", undo_command)
 
 
 def _print_remaining(out: Page, result: FixResult) -> None:

@@ -56,7 +56,7 @@ def render_dry_run(
         out.print()
         print_hanging(out, Text(""), "No root needed. To undo it:")
         print_commands(out, [f"rm -r {shlex.quote(clean_line(folder))}"], 4, with_continuations=True)
-        print_more_commands(out, "More", [("-v", "all parts and commands")])
+        print_more_commands(out, "More", [("add -v", "all parts and commands")])
         if out.height <= SCREEN_LINES:
             break
     return out.text

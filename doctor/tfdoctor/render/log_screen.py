@@ -254,7 +254,13 @@ def _print_remedy(out: Page, remedy: Remedy, label: str, *, is_main: bool) -> No
 def _print_footer(out: Page, report: LogReport, max_remedies: int) -> None:
     root = report.root_finding
     hidden_remedy_count = len(root.remedies) - max_remedies if root is not None else 0
-    hidden_parts = [format_count(hidden_remedy_count, "other way")] if hidden_remedy_count > 0 else []
+    hidden_parts = (
+        [format_count(hidden_remedy_count, "other remedy", "other remedies")]
+        if hidden_remedy_count > 0
+        else []
+    )
     out.print(Text(describe_log(report) if report.byte_count else "The log is empty."))
     explain_commands = [(f"tfdoctor explain {root.code}", "")] if root is not None else []
-    print_more_commands(out, "More", [*explain_commands, ("-v", join_words([*hidden_parts, "all evidence"]))])
+    print_more_commands(
+        out, "More", [*explain_commands, ("add -v", join_words([*hidden_parts, "all evidence"]))]
+    )

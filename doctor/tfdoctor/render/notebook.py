@@ -94,8 +94,8 @@ def _format_footer(report: Report, main_finding: Finding | None) -> str:
     not_run_count = counts["could_not_check"] + counts["crashed"]
     parts = [f"tfdoctor {__version__}"]
     parts += [f"{python.executable} (Python {python.version})"] if python is not None else []
-    parts += [f"{sum(counts.values())} checks, {counts['found']} found something"]
-    parts += [f"{not_run_count} could not be run"] if not_run_count else []
+    parts += [f"{sum(counts.values())} checks, {counts['clean']} passed"]
+    parts += [f"{not_run_count} could not run"] if not_run_count else []
     parts += (
         [f"more: %tfdoctor explain {main_finding.code}, %tfdoctor check -v"]
         if main_finding is not None

@@ -139,6 +139,11 @@ def print_hanging(out: Page, label: Text, text: str, *, style: str = "") -> None
         )
 
 
+def count_lines(text: str, width: int) -> int:
+    """Return the number of lines that a paragraph takes."""
+    return len(_find_breaks(text, width)) + 1
+
+
 def print_labelled(out: Page, label: str, text: str, *, style: str = "") -> None:
     """Print a paragraph after its label. An empty label leaves the label's columns blank."""
     print_hanging(out, Text(f"  {label}".ljust(LABEL_COLUMNS), style="bold"), text, style=style)

@@ -216,7 +216,7 @@ def _print_footer(out: Page, recommendation: Recommendation, max_options: int) -
     parts = [format_count(hidden_option_count, "other way")] if hidden_option_count > 0 else []
     if recommendation.rejections:
         parts.append(f"why {len(recommendation.rejections)} others do not fit")
-    print_more_commands(out, "More", [("-v", join_words(parts or ["all parts"]))])
+    print_more_commands(out, "More", [("add -v", join_words(parts or ["all parts"]))])
 
 
 def print_option(out: Page, option: Option, *, complete: bool) -> None:
@@ -365,7 +365,7 @@ def _print_conflict(
     if hidden_reason_count > 0 and not verbose:
         if recommendation.cpu_remedy is None:
             out.print()
-        print_more_commands(out, "More", [("-v", format_count(hidden_reason_count, "other reason"))])
+        print_more_commands(out, "More", [("add -v", format_count(hidden_reason_count, "other reason"))])
 
 
 def _select_reasons(recommendation: Recommendation) -> list[Reason]:

@@ -43,7 +43,7 @@ def make_png_converter() -> Callable[[str], bytes]:
     try:
         from resvg_py import svg_to_bytes
     except ImportError:
-        message = "PNG needs resvg-py, which is not installed beside tfdoctor."
+        message = "PNG needs resvg-py, which is not installed next to tfdoctor."
         raise Error(message, hint=make_install_command("resvg-py")) from None
     # resvg omits the text if a font is not installed. The picture is then the same as without any fonts.
     svg_without_text = svg_to_bytes(svg_string=SAMPLE_SVG, skip_system_fonts=True)

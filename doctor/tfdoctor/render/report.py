@@ -14,6 +14,7 @@ from tfdoctor.core.text import clean_line
 from tfdoctor.render.finding import (
     STATUS_BY_SEVERITY,
     format_mark,
+    format_outcomes,
     list_failed_checks,
     make_finding_json,
     print_explanation,
@@ -61,7 +62,6 @@ def render_report(
         print_verdict(out, report)
         return out.text
     print_heading(out, report)
-    _print_areas(out, report)
     print_verdict(out, report)
     main_finding = report.main_finding
     if main_finding is not None:
@@ -72,6 +72,8 @@ def render_report(
                 f"{clean_line(main_finding.title)} [{main_finding.code}]",
             )
         print_explanation(out, main_finding)
+    out.print()
+    _print_areas(out, report)
     _print_other_findings(out, report)
     _print_reasons(out, report)
     _print_failed_checks(out, report)
@@ -96,7 +98,6 @@ def _print_areas(out: Page, report: Report) -> None:
         ]
         text = "; ".join([text, *map(clean_line, titles)])
         print_hanging(out, format_mark(area.status) + Text(area.name.ljust(NAME_COLUMNS), style="bold"), text)
-    out.print()
 
 
 def _print_other_findings(out: Page, report: Report) -> None:
@@ -124,7 +125,7 @@ def _print_other_findings(out: Page, report: Report) -> None:
 
 def _print_reasons(out: Page, report: Report) -> None:
     out.print()
-    out.print(Text("How it was judged, in the order in which TensorFlow goes:", style="bold"))
+    out.print(Text("How TensorFlow will decide:", style="bold"))
     for reason in report.prediction.reasons:
         print_hanging(out, Text("  "), clean_line(reason, limit=1000))
 
@@ -134,7 +135,7 @@ def _print_failed_checks(out: Page, report: Report) -> None:
     if not failed_checks:
         return
     out.print()
-    out.print(Text("Checks that could not be run:", style="bold"))
+    out.print(Text("Checks that could not run:", style="bold"))
     for code, reason in failed_checks:
         print_hanging(out, format_mark(Status.UNKNOWN, f"{code}  "), reason)
 
@@ -159,22 +160,12 @@ def _print_comparison(out: Page, report: Report) -> None:
 
 def _print_summary(out: Page, report: Report, fix: FixOffer | None) -> None:
     """Print the number of checks by outcome, and the next commands."""
-    counts = report.count_outcomes()
     out.print()
-    parts = [
-        f"{counts['found']} found something",
-        f"{counts['clean']} found nothing",
-        f"{counts['not_applicable']} do not apply here",
-    ]
-    if counts["could_not_check"]:
-        parts.append(f"{counts['could_not_check']} could not be run")
-    if counts["crashed"]:
-        parts.append(f"{counts['crashed']} crashed")
-    out.print(Text(f"{sum(counts.values())} checks: {', '.join(parts)}."))
+    out.print(Text(format_outcomes(report)))
     if report.main_finding is not None:
         out.print(Text("Read more: ") + Text(f"tfdoctor explain {report.main_finding.code}"))
     elif report.observed is None and report.verdict.gpu_usable:
-        out.print(Text("See it compute: ") + Text("tfdoctor check --deep"))
+        out.print(Text("Run a real computation: ") + Text("tfdoctor check --deep"))
     if fix is not None:
         out.print(Text("Fix it:    ") + Text(clean_line(fix.command), style="bold"), wrap=False)
         print_hanging(out, Text("           "), UNDO_NOTE)

@@ -25,6 +25,7 @@ from tfdoctor.render.paragraphs import (
     Page,
     Text,
     count_columns,
+    count_lines,
     format_commands,
     print_commands,
     print_hanging,
@@ -57,13 +58,10 @@ __all__ = [
 
 NAME_COLUMNS = 13
 """The width of an area's name, in columns."""
-UNDO_NOTE = "No root needed; it asks first, and with --undo takes all of it back."
+UNDO_NOTE = "No root needed. It asks first; --undo reverts everything."
 ROOT_NOTE = "Ask whoever runs this machine: it needs root."
-MAX_COMMAND_CHARS = 28
-"""The largest length, in characters, of a user's command that hints repeat.
-
-A longer command is replaced by "the same with", because the user still sees it above the output.
-"""
+MAX_COMMAND_CHARS = 48
+"""The largest length, in characters, of a user's command that hints repeat."""
 MIN_WIDE_COLUMNS = 60
 """Below this width in columns, a text may take twice as many lines."""
 ALL, SHORT_HEADING, GOOD_AREAS_ON_ONE_LINE, FEW_COMMANDS, SHORT_REASON, NO_EMPTY_LINES = LEVELS = range(6)
@@ -83,7 +81,6 @@ def render_screen(
 
     `offer` is the offer to fix the environment. `check_command` is the command that made the report. Hints add `-v` to it.
     """
-    check_command = check_command if len(check_command) <= MAX_COMMAND_CHARS else "the same with"
     for level in LEVELS if width >= MIN_WIDE_COLUMNS else LEVELS[:FEW_COMMANDS]:
         out = Page(width, coloured=colour)
         _print_report(out, report, offer, check_command, level)
@@ -158,8 +155,11 @@ def print_heading(out: Page, report: Report, *, short: bool = False) -> None:
 def print_verdict(out: Page, report: Report) -> None:
     """Print whether the GPU is used and, if not, why."""
     status = STATUS_BY_USABLE[report.verdict.gpu_usable]
+    headline = clean_line(report.verdict.headline)
     code = f" [{report.root_finding.code}]" if report.root_finding is not None else ""
-    print_hanging(out, format_mark(status), clean_line(report.verdict.headline) + code, style="bold")
+    if count_lines(headline + code, out.width - 2) > count_lines(headline, out.width - 2):
+        code = ""  # it would stand alone on a line; the last line of the screen names it as well
+    print_hanging(out, format_mark(status), headline + code, style="bold")
 
 
 def print_reason(out: Page, text: str, *, max_lines: int = MAX_TEXT_LINES, is_dense: bool = False) -> None:
@@ -214,7 +214,7 @@ def print_main_remedy(
     if is_short and len(lines_of_commands) > MAX_TEXT_LINES + 1:
         commands = select_commands(commands, LABEL_COLUMNS, out.width, MAX_TEXT_LINES)
         print_commands(out, commands, LABEL_COLUMNS, style="bold", with_continuations=True)
-        print_labelled(out, "", f"The rest: {check_command} -v")
+        print_labelled(out, "", f"The rest: {_add_option(check_command, '-v')}")
     else:
         print_commands(out, commands, LABEL_COLUMNS, style="bold", with_continuations=True)
     if undo_text := describe_undo_with_root_note(first_remedy):
@@ -231,7 +231,8 @@ def _print_alternative(out: Page, finding: Finding, check_command: str) -> None:
             for command in remedy.commands
         )
         if is_alternative and not needs_root(remedy):
-            text = f"{capitalize_remedy(remedy.full_text).rstrip('.:')}: {check_command} -v"
+            command = _add_option(check_command, "-v")
+            text = f"{capitalize_remedy(remedy.full_text).rstrip('.:')}: {command} shows how"
             print_labelled(out, "No root?", shorten_text(text, out.width - LABEL_COLUMNS, 2))
             return
     print_labelled(out, "No root?", ROOT_NOTE)
@@ -254,9 +255,7 @@ def _print_areas(out: Page, report: Report, *, one_line: bool) -> None:
         _print_area(out, area, report.main_finding)
     if one_line and len(unexamined_areas) > 1:
         names = ", ".join(area.name for area in unexamined_areas)
-        print_hanging(
-            out, format_mark(Status.UNKNOWN), f"{names}: not looked into, there is no TensorFlow to do it for"
-        )
+        print_hanging(out, format_mark(Status.UNKNOWN), f"{names}: skipped (TensorFlow is not installed)")
     if one_line and good_areas:
         names = ", ".join(area.name for area in good_areas if area.name != "Loader")
         print_hanging(out, format_mark(Status.GOOD), names)
@@ -303,7 +302,7 @@ def _print_failed_checks(out: Page, report: Report) -> None:
         return
     max_lines = 2 if out.width >= MIN_WIDE_COLUMNS else 4
     for code, reason in list_failed_checks(report)[:2]:
-        text = shorten_text(f"{code} could not be run: {reason}", out.width - 2, max_lines)
+        text = shorten_text(f"{code} could not run: {reason}", out.width - 2, max_lines)
         print_hanging(out, format_mark(Status.UNKNOWN), text)
 
 
@@ -374,19 +373,21 @@ def _print_footer(out: Page, report: Report, fix: FixOffer | None, check_command
         else []
     )
     parts = [join_words(parts)] if parts else []
-    parts += [] if error_count else [f"{counts['clean']} checks found nothing"]
-    parts += [f"{format_count(not_run_count, 'check')} could not be run"] if not_run_count else []
+    parts += [] if error_count else [f"{format_count(counts['clean'], 'check')} passed"]
+    parts += [f"{format_count(not_run_count, 'check')} could not run"] if not_run_count else []
     out.print(Text(f"{'; '.join(parts)}."))
     main_finding = report.main_finding
     if main_finding is None:
-        if report.observed is None and report.verdict.gpu_usable:
-            print_more_commands(out, "See it compute", [(f"{check_command} --deep", "")])
+        if report.observed is None and report.verdict.gpu_usable and "--from " not in check_command:
+            print_more_commands(out, "Run a real computation", [(_add_option(check_command, "--deep"), "")])
         elif not report.verdict.gpu_usable:
-            print_more_commands(out, "More", [(f"{check_command} -v", "")])
+            print_more_commands(out, "More", [(_add_option(check_command, "-v"), "")])
         return
     is_fixable = find_main_offer(report, fix) is not None
     other_remedy_count = len(main_finding.remedies) - (not is_fixable)
-    hidden_parts = [format_count(other_remedy_count, "other way")] if other_remedy_count > 0 else []
+    hidden_parts = (
+        [format_count(other_remedy_count, "other remedy", "other remedies")] if other_remedy_count > 0 else []
+    )
     hidden_parts += ["all warnings"] if warning_count > 1 else []
     if fix is not None and not is_fixable:
         print_more_commands(
@@ -394,10 +395,13 @@ def _print_footer(out: Page, report: Report, fix: FixOffer | None, check_command
             f"{join_words([finding.code for finding in fix.findings][:3])} can be fixed",
             [(fix.command, "")],
         )
-    evidence = join_words([*hidden_parts, "the evidence"])
-    print_more_commands(
-        out, "More", [(f"tfdoctor explain {main_finding.code}", ""), (f"{check_command} -v", evidence)]
-    )
+    verbose_command = (_add_option(check_command, "-v"), join_words(hidden_parts))
+    print_more_commands(out, "More", [(f"tfdoctor explain {main_finding.code}", ""), verbose_command])
+
+
+def _add_option(command: str, option: str) -> str:
+    """Return the command with an option. A long command is not repeated, because it stands above the output."""
+    return f"{command} {option}" if len(command) <= MAX_COMMAND_CHARS else f"your command with {option}"
 
 
 def _format_codes(report: Report, severity: Severity) -> str:
@@ -417,9 +421,10 @@ def print_more_commands(out: Page, label: str, commands: list[tuple[str, str]]) 
     line = Text(f"{label}: ")
     for index, (command, description) in enumerate(commands):
         entry = Text(command) + Text(f" ({description})" if description else "")
-        if index and len(line) + len(entry) + 2 > out.width:
+        entry = entry if len(label) + 2 + len(entry) <= out.width else Text(command)
+        if index and len(line) + len(entry) + 3 > out.width:
             out.print(line, wrap=len(line) > out.width)
             line = Text(f"{'':{len(label) + 2}}") + entry
         else:
-            line = line + Text(", " if index else "") + entry
+            line = line + Text(" · " if index else "") + entry
     out.print(line, wrap=len(line) > out.width)

@@ -177,7 +177,7 @@ def _explain_unknown_error(context: RuleContext, driver_result: CudaDriver) -> k
         return (
             "The kernel module nvidia_uvm is not loaded",
             (
-                f"cuInit answers {error}. The module nvidia is loaded and nvidia_uvm, which CUDA needs beside "
+                f"cuInit answers {error}. The module nvidia is loaded and nvidia_uvm, which CUDA needs next to "
                 "it, is not."
             ),
             [
@@ -321,7 +321,7 @@ def _explain_fabric_manager(context: RuleContext) -> kernels.ProblemExplanation:
             )
         )
     elif version_hint:
-        remedies.append(Remedy(f"Where it is not installed, NVIDIA's repository has it.{version_hint}"))
+        remedies.append(Remedy(f"If it is not installed, NVIDIA's repository has it.{version_hint}"))
     remedies.append(
         Remedy(
             "Without NVSwitch: in confidential-computing mode the card has to be set ready.",

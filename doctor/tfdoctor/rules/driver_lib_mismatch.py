@@ -93,7 +93,7 @@ def _build_remedies(context: RuleContext) -> list[Remedy]:
                 "libraries that it was given when it was started.",
             ),
             Remedy(
-                "If that does not help, the image has driver libraries of its own, which do not belong "
+                "If that does not help, the image has its own driver libraries, which do not belong "
                 "there; this lists their packages (Debian, Ubuntu).",
                 ("dpkg -l 'libnvidia-compute-*' 'libcuda1' 'nvidia-utils-*'",),
             ),

@@ -220,8 +220,8 @@ def _describe_library_limit(context: RuleContext, build: Build, capability: str)
     if newest is None:
         return ""
     return (
-        f" The libraries of CUDA {cuda}, with which it was built, end at compute capability {newest}: what needs cuBLAS "
-        "or cuDNN may fail, so `recommend` does not offer this release for the card."
+        f" It was built with CUDA {cuda}, which supports GPUs up to compute capability {newest}: what needs cuBLAS or "
+        "cuDNN may fail, so `recommend` does not offer this release for the card."
     )
 
 

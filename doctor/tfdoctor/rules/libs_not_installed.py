@@ -74,13 +74,13 @@ def check(context: RuleContext) -> Result:
     names = [library.soname for library in libraries]
     are_all_missing = len(libraries) == len(build.required_libraries)
     explanation = (
+        "Neither the driver nor the plain `pip install tensorflow` includes CUDA's libraries. "
         f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(build.required_libraries)}. "
         + (
             f"None of them is {context.location_phrase}."
             if are_all_missing
             else f"{', '.join(names)} cannot be found anywhere."
         )
-        + " Neither the driver nor the plain `pip install tensorflow` includes them."
     )
     title = (
         "The CUDA libraries are not installed"

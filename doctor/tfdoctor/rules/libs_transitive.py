@@ -101,7 +101,7 @@ def _describe_missing(
         return f"{sonames} {verb} a newer version of something than the installed one", short_explanation
     if absent_names:
         absent = ", ".join(absent_names)
-        title = f"{sonames} {verb} {absent}, which the loader cannot give {'it' if len(libraries) == 1 else 'them'}"
+        title = f"{sonames} {verb} {absent}, which the loader cannot find"
         return (
             title,
             f"{sonames} {found_clause} found, and not {absent}. TensorFlow's log only names the library that it opened.",

@@ -34,7 +34,7 @@ def check(context: RuleContext) -> Result:
         text = (
             f"{correct_name} itself is set too, so {misspelt_name} can go."
             if both_set
-            else f"If {correct_name} is meant, give it the value, and unset the other."
+            else f"If you meant {correct_name}, give it the value, and unset the other."
         )
         commands = () if both_set else (f'export {correct_name}="${misspelt_name}"',)
         findings.append(

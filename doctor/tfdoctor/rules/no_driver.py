@@ -106,7 +106,7 @@ def _build_damaged_finding(
         missing = ", ".join(name for name in failed_lookup.really_missing if name != "libcuda.so.1")
         return _build_finding(
             "The driver's library libcuda.so.1 lacks something that it needs",
-            f"{failed_lookup.path} is there, and the loader cannot give it {missing or 'a library that it needs'}. The "
+            f"{failed_lookup.path} exists, but the loader cannot find {missing or 'a library that it needs'}. The "
             "driver is installed in part.",
             evidence,
             [_make_reinstall_remedy(context)],
@@ -181,7 +181,7 @@ def _build_absent_finding(context: RuleContext, evidence: list[Evidence]) -> Fin
         ]
         return _build_finding(
             "This container has no NVIDIA driver, and no card of its host is visible",
-            "A container has no driver of its own: it gets the host's when it is started with GPUs. "
+            "A container has no driver: it gets the host's when it is started with GPUs. "
             "Here neither a card nor NVIDIA's kernel module is visible.",
             evidence,
             [*cpu_remedies, *gpu_remedies]

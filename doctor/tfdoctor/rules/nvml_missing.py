@@ -81,7 +81,7 @@ def _build_missing_finding(context: RuleContext, error: str) -> Finding:
     return RULE.make_finding(
         Cause.NVML_MISSING,
         Severity.ERROR,
-        f"TensorFlow {version} opens {NVML_SONAME} before it registers a GPU; the loader cannot give it, so no "
+        f"TensorFlow {version} opens {NVML_SONAME} before it registers a GPU; the loader cannot open it, so no "
         f"GPU is registered, and TensorFlow does not say why. libcuda.so.1 itself works.{note}",
         title=f"{NVML_SONAME} is missing; TensorFlow {version} registers no GPU without it",
         evidence=evidence,
@@ -94,7 +94,9 @@ def _list_remedies(context: RuleContext, capabilities: str | None) -> list[Remed
     sudo = get_sudo_prefix(context.target)
     if machine.container and capabilities is not None and not excludes_capability(capabilities, "utility"):
         return [
-            Remedy("A container is given the host's: see there whether its driver has it.", ("nvidia-smi",))
+            Remedy(
+                "A container gets the host's: check on the host whether its driver has it.", ("nvidia-smi",)
+            )
         ]
     if machine.container:
         return [make_capabilities_remedy(context.target)]

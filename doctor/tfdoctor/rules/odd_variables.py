@@ -152,7 +152,7 @@ def _find_xla_flags_problem(context: RuleContext, variables: dict[str, str]) -> 
         remedies.append(Remedy("Write it so:", (line,), steps=(SetVariable(name, f"--{value}"),)))
     else:
         remedies.append(
-            Remedy("Where no file of flags is meant:", (f"unset {name}",), steps=(UnsetVariable(name),))
+            Remedy("If you did not mean a file of flags:", (f"unset {name}",), steps=(UnsetVariable(name),))
         )
     return [
         _build_finding(

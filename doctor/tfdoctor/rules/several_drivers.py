@@ -156,9 +156,9 @@ def _check_container(context: RuleContext, paths_by_driver: dict[str, list[str]]
         RULE.make_finding(
             Cause.DRIVER_LIB_MISMATCH,
             Severity.WARNING,
-            f"This image has a driver library of its own ({', '.join(image_versions)}) beside the one that the container "
+            f"This image has its own driver library ({', '.join(image_versions)}) next to the one that the container "
             "engine brings in. Driver libraries do not belong in an image: they have to be the host's.",
-            title="The image has a driver of its own",
+            title="The image has its own driver",
             short_title="the image has its own",
             evidence=_list_evidence((), None, paths_by_driver),
             remedies=[Remedy("Build the image without the driver's packages; the engine brings the host's.")],

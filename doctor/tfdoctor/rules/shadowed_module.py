@@ -205,7 +205,7 @@ def _make_removal_remedy(
     requirements = tuple(choose_missing_requirement(context, name) for name in missing_names)
     return replace(
         remedy,
-        text=f"{remedy.text} This Python has no {' and '.join(missing_names)} of its own: install it.",
+        text=f"{remedy.text} This Python does not have {' and '.join(missing_names)}: install it.",
         commands=(
             *remedy.commands[:-1],
             format_pip_install(context.target, requirements),

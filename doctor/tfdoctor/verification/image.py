@@ -403,7 +403,7 @@ def _check_runtime(
         run.record_stage(
             "runtime",
             "passed",
-            "a container starts, without GPUs: a stand-in driver is put beside it",
+            "a container starts, without GPUs: a stand-in driver is added",
             seconds,
         )
         return

@@ -158,7 +158,7 @@ def _check_libraries(run: VerificationRun, facts: Facts, report: Report) -> None
     missing = [name for name in report.prediction.missing_libraries if name not in DRIVER_LIBRARIES]
     if missing:
         cause = report.root_finding.cause if report.root_finding is not None else report.prediction.cause
-        run.record_failure("libraries", f"the loader cannot give {', '.join(missing)}", cause)
+        run.record_failure("libraries", f"the loader cannot open {', '.join(missing)}", cause)
         return
     loader = value_of(facts.loader)
     resolutions = [

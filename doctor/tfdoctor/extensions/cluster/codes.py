@@ -51,7 +51,7 @@ CLUSTER_PAGES = (
     CodePage(
         "chief-twice",
         "The cluster has more than one chief",
-        'There is at most one: two tasks of "chief", or "chief" beside "master", are refused.',
+        'There is at most one: two tasks of "chief", or "chief" next to "master", are refused.',
         'The chief writes checkpoints and starts what all do once. "master" is its name in TensorFlow 1.',
         'Leave one of them, as "chief"; make the others workers.',
     ),

@@ -328,8 +328,8 @@ def _find_wrong_clocks(gathered: GatheredResults) -> Iterator[FleetFinding]:
             kind="clock-skew",
             severity=Severity.WARNING,
             hosts=tuple(sorted(wrong_skews)),
-            message=f"The clocks of {_format_hosts(len(wrong_skews))} are wrong beside this machine's"
-            f", by at least {abs(wrong_skews[worst]):,.0f} s "
+            message=f"The clocks of {_format_hosts(len(wrong_skews))} differ from this machine's"
+            f" by at least {abs(wrong_skews[worst]):,.0f} s "
             f"({worst}: {direction}).",
             remedy="Set them: `timedatectl` shows whether time is synchronised.",
         )

@@ -73,7 +73,7 @@ FLEET_PAGES = (
         "Hosts that are not as most are",
         "Something that TensorFlow depends on is otherwise than on the hosts of the largest kind.",
         "A host that missed an update, has another image or another variable. It may work all the same.",
-        "Bring it to the state of the others, or leave it, where it is meant so.",
+        "Bring it to the state of the others, or leave it if the difference is intended.",
     ),
     CodePage(
         "clock-skew",

@@ -239,7 +239,7 @@ class PythonChecks(ConfigChecks, DeviceChecks, ClusterChecks):
         self.report(
             "misspelt-option",
             node,
-            f"TensorFlow has no tf.{name}; {suggestion} is meant.",
+            f"TensorFlow has no tf.{name}; did you mean {suggestion}?",
             fix=self.make_fix(node.end_lineno, offset, node.end_col_offset, node.attr, suggestion),
             position=(node.end_lineno, offset),
         )

@@ -48,7 +48,7 @@ class ConfigChecks(EnvironChecks):
                 self.report(
                     "misspelt-option",
                     keyword,
-                    f"{owner} has no option {keyword.arg}; {suggestion} is meant.",
+                    f"{owner} has no option {keyword.arg}; did you mean {suggestion}?",
                     fix=fix,
                 )
 
@@ -96,7 +96,7 @@ class ConfigChecks(EnvironChecks):
         self.report(
             "misspelt-option",
             node,
-            f"{owner} has no option {node.attr}; {suggestion} is meant.",
+            f"{owner} has no option {node.attr}; did you mean {suggestion}?",
             fix=fix,
             position=(node.end_lineno, offset),
         )
@@ -116,7 +116,7 @@ class ConfigChecks(EnvironChecks):
                             "variable-set-wrongly",
                             key_node or target,
                             "A new os.environ is a dict of Python's alone: the process's environment "
-                            "stays as it is. Use os.environ.update.",
+                            "does not change. Use os.environ.update.",
                         )
                         break
             elif base.name == "os.environ":

@@ -156,7 +156,7 @@ class EnvironChecks(Reporter):
             fix = self.make_literal_fix(node, name, suggestion)
         elif isinstance(node, ast.keyword):
             fix = self.make_fix(node.lineno, node.col_offset, node.col_offset + len(name), name, suggestion)
-        self.report("misspelt-variable", node, f"Nothing reads {name}; {suggestion} is meant.", fix=fix)
+        self.report("misspelt-variable", node, f"Nothing reads {name}; did you mean {suggestion}?", fix=fix)
         return True
 
     def make_literal_fix(self, node: ast.Constant, name: str, suggestion: str) -> Fix | None:

@@ -166,7 +166,7 @@ class _Findings:
                     new_text=suggestion,
                     old_text=name,
                 )
-        message = f"Nothing reads {name}; {suggestion} is meant."
+        message = f"Nothing reads {name}; did you mean {suggestion}?"
         self.report("misspelt-variable", message, line, column, fix)
         return True
 

@@ -39,7 +39,9 @@ def check(context: CheckContext) -> Sequence[Finding]:
     if base.kind != "cuda" or base.is_pinned:
         return ()
     if base.tag == "latest":
-        reason = "NVIDIA removed the tag `latest` of nvidia/cuda in January 2021; without a tag, `latest` is meant."
+        reason = (
+            "NVIDIA removed the tag `latest` of nvidia/cuda in January 2021; without a tag, `latest` is used."
+        )
     elif (note := explain_deleted_tag(context.compat, base)) is not None:
         reason = f"No tag of CUDA {base.cuda} is left: {note}"
     else:

@@ -212,7 +212,7 @@ def _make_finding(context: CheckContext, requirement: PipRequirement, reason: st
 RULE = DockerfileRule(
     code="TFD519",
     name="requirements-conflict",
-    title="What pip is told cannot be installed together",
+    title="The requirements cannot be installed together",
     causes=(Cause.PACKAGE_CONFLICT, Cause.INCONCLUSIVE),
     check=check,
 )

@@ -42,7 +42,7 @@ TEXT_BY_REASON = {
     "no-such-device": "TensorFlow has no such device",
     "no-kernel": "it has no kernel for that kind of device",
     "no-kernel-for-type": "it has no kernel for this type of data there",
-    "colocation": "it must stand beside another operation that is elsewhere",
+    "colocation": "it must be placed with another operation that is elsewhere",
     None: "the message does not say why",
 }
 """A clause for each value of `Refusal.reason`."""
@@ -252,7 +252,7 @@ def _make_unused_device_finding(data: PlacementData) -> list[Finding]:
             Cause.HEALTHY,
             Severity.WARNING,
             f"{devices} {'are' if is_plural else 'is'} there and got nothing",
-            "TensorFlow puts operations on the first GPU unless it is told otherwise. It still takes the memory of "
+            "TensorFlow puts operations on the first GPU unless the program says otherwise. It still takes the memory of "
             "every GPU that it sees.",
             remedies=(
                 Remedy(

@@ -243,7 +243,7 @@ def _check_libraries(assessment: Assessment, compat: Compat, gpu: HostGpu, cuda:
     elif (newest := find_exceeded_capability(compat, cuda, gpu.capability)) is not None:
         assessment.add_reason(
             Cause.GPU_TOO_NEW,
-            f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {newest}; "
+            f"CUDA {versions.major_minor(cuda)} supports GPUs up to compute capability {newest}; "
             f"{_format_gpu(gpu)} is newer",
             source,
         )
@@ -255,8 +255,7 @@ def _warn_about_newest_gpus(assessment: Assessment, compat: Compat, cuda: str) -
     if (newest := find_exceeded_capability(compat, cuda, newest_known)) is not None:
         assessment.add_caveat(
             Cause.GPU_TOO_NEW,
-            f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {newest}: a card of a newer "
-            "generation cannot use them",
+            f"CUDA {versions.major_minor(cuda)} supports GPUs up to compute capability {newest}",
             f"cuda.toml: [[series]] {versions.major_minor(cuda)}",
             serious=False,
         )
@@ -323,7 +322,7 @@ def check_ngc_image(assessment: Assessment, compat: Compat, image: NgcImage, hos
     if minimum.minimum is not None and host.has_driver_at_least(minimum.minimum):
         assessment.add_caveat(
             Cause.DRIVER_TOO_OLD,
-            f"{image.name} was made for driver {image.driver}; {host.driver} runs it by minor-version "
+            f"{image.name} needs driver {image.driver}; {host.driver} runs it by minor-version "
             "compatibility, except for code that has to be compiled from PTX",
             source,
         )
@@ -380,7 +379,7 @@ def _warn_about_branch(assessment: Assessment, driver: str, minimum: str, source
     if not versions.is_at_least(driver, minimum):
         assessment.add_caveat(
             Cause.DRIVER_TOO_OLD,
-            f"of driver {driver} its newest is meant: {minimum} or newer is needed",
+            f"driver branch {driver} works from {minimum} on",
             source,
             serious=False,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.core.findings import OutcomeKind, Severity, Status
+from tfdoctor.core.findings import Severity, Status
 from tfdoctor.core.text import clean_line
 from tfdoctor.diagnosis.dependency_chain import make_chain
 from tfdoctor.diagnosis.library_search import FileOutcome, list_library_searches, list_search_folders
@@ -17,6 +17,7 @@ from tfdoctor.render.finding import (
     STATUS_BY_SEVERITY,
     STATUS_BY_USABLE,
     capitalize_remedy,
+    format_outcomes,
     list_failed_checks,
 )
 from tfdoctor.render.html.document import render_page
@@ -87,7 +88,7 @@ def make_report_html(
         places=list_search_folders(report.facts),
         reasons=report.prediction.reasons,
         observed=report.observed,
-        counts={kind.value: report.count_outcomes()[kind.value] for kind in OutcomeKind},
+        outcomes=format_outcomes(report),
         unmade=list_failed_checks(report),
         facts=fact_rows[:MAX_FACTS],
         more_facts=max(0, len(fact_rows) - MAX_FACTS),

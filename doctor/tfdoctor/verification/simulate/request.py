@@ -184,7 +184,7 @@ def _find_driver_for_all(compat: Compat, cards: Sequence[HostGpu]) -> str:
     names = join_words([card.name for card in dict.fromkeys(cards)])
     is_one_kind = len(set(cards)) == 1
     msg = f"--simulate: no driver that is known drives {names}{'' if is_one_kind else ' together'}."
-    raise UsageError(msg, hint="Say which driver is meant: --driver 550.")
+    raise UsageError(msg, hint="Name the driver: --driver 550.")
 
 
 def add_stand_in(env: Mapping[str, str], simulated: SimulatedGpus, folder: str) -> dict[str, str]:

@@ -47,7 +47,7 @@ class DaskEngine:
             distributed: Any = importlib.import_module("distributed")
         except ImportError:
             raise Error(
-                "Dask is not installed beside tfdoctor.", hint=make_install_command("distributed")
+                "Dask is not installed next to tfdoctor.", hint=make_install_command("distributed")
             ) from None
         cloudpickle.register_pickle_by_value(remote)  # the workers do not have tfdoctor
         restrict_unpickling()

@@ -92,7 +92,7 @@ class KubernetesEngine:
             client: Any = importlib.import_module("kubernetes.client")
             config: Any = importlib.import_module("kubernetes.config")
         except ImportError:
-            msg = "the client for Kubernetes is not installed beside tfdoctor."
+            msg = "the client for Kubernetes is not installed next to tfdoctor."
             raise Error(msg, hint=make_install_command("kubernetes")) from None
         try:
             config.load_config()

@@ -44,7 +44,7 @@ class RayEngine:
             cloudpickle: Any = importlib.import_module("ray.cloudpickle")
             self._strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
         except ImportError:
-            raise Error("Ray is not installed beside tfdoctor.", hint=make_install_command("ray")) from None
+            raise Error("Ray is not installed next to tfdoctor.", hint=make_install_command("ray")) from None
         cloudpickle.register_pickle_by_value(remote)  # the workers do not have tfdoctor
         restrict_unpickling()
         _check_listening(address)
