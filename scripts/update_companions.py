@@ -231,8 +231,10 @@ def try_release(release: Release, options: argparse.Namespace, rows: dict[str, d
                 trial = environment.try_import()
                 count += 1
                 runs[version] = trial.error
+                keras_runs = row.setdefault("keras_runs", {}).setdefault(package, {})
+                keras_runs.pop(version, None)
                 if trial.keras_error:
-                    row.setdefault("keras_runs", {}).setdefault(package, {})[version] = trial.keras_error
+                    keras_runs[version] = trial.keras_error
                 note = ""
                 if options.compare:
                     predicted = predict_import(options.compare, environment.python, variables)
@@ -249,6 +251,7 @@ def try_release(release: Release, options: argparse.Namespace, rows: dict[str, d
             )
             runs_sorted = dict(sorted(runs.items(), key=lambda item: Version(item[0])))
             row["runs"][package] = runs_sorted
+            row["keras_runs"] = {name: errors for name, errors in row.get("keras_runs", {}).items() if errors}
             if not options.dry_run:
                 write_table(row)
     finally:

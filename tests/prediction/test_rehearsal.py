@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from prediction.rehearsals import VERSION, make_facts, plan_modules, with_rehearsal
+from prediction.rehearsals import VERSION, list_keras_modules, make_facts, plan_modules, with_rehearsal
 from rules.make_facts import (
     COMPAT,
     SITE,
@@ -79,7 +79,7 @@ RUNS = {
         ("0.9", None),  # older than all tested versions
         ("1.2", None),  # between one that works and one that fails
         ("1.5", "TypeError: a"),
-        ("1.7", None),
+        ("1.7", "TypeError: a"),
         ("4.0", ""),
         ("5.1", ""),
         ("five", None),
@@ -98,6 +98,26 @@ def test_version_newer_than_a_failing_one_or_outside_a_requirement_is_open():
     assert predict_companion(wrapt, replace(table, runs={}), ({"wrapt": "1.0"},), is_allowed=True) == ""
     assert predict_companion(wrapt, replace(table, runs={}), ({"wrapt": "1.0"},), is_allowed=False) is None
     assert predict_companion(wrapt, replace(table, runs={}), (), is_allowed=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("version", "keras", "rule", "title"),
+    [
+        ("2.15.1", "3.10.0", None, ""),
+        ("2.15.1", "2.13.1", None, ""),
+        ("2.15.1", "2.10.0", keras_fails.RULE, "tf.keras fails with keras 2.10.0"),
+        ("2.10.1", "2.11.0", import_fails.RULE, "import tensorflow fails with keras 2.11.0"),
+    ],
+)
+def test_tested_versions_of_keras_decide_without_a_rehearsal(version, keras, rule, title):
+    requires = {"tensorflow": {"requires": ("keras==1.0",)}, "keras": {"requires": ()}}
+    facts = make_facts({"keras": keras}, version=version, python="3.10", **requires)
+    assert list_keras_modules(facts) == ()
+    for other in (keras_fails.RULE, import_fails.RULE):
+        if other is rule:
+            assert finding(other, facts).title == title
+        else:
+            assert not run(other, facts).findings
 
 
 def test_extension_for_numpy_1_is_rehearsed():

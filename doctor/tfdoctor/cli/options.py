@@ -158,7 +158,11 @@ FormatOption = Annotated[Format, option("Print in this format.", "--format")]
 Timeout = Annotated[
     float,
     option(
-        "Stop looking after this many seconds.", min=1, max=3600, metavar="SECONDS", callback=check_finite
+        "Stop looking after this many seconds; 10 become up to 60 on a busy machine.",
+        min=1,
+        max=3600,
+        metavar="SECONDS",
+        callback=check_finite,
     ),
 ]
 Python = Annotated[str | None, option("The Python to examine, as for `check`.", metavar="PATH")]

@@ -15,7 +15,7 @@ from tfdoctor.probes.interpreter_selection import (
     iter_uv_variables,
     read_kernel_variables,
 )
-from tfdoctor.probes.target import start_query
+from tfdoctor.probes.target import DEFAULT_TIMEOUT_S, extend_timeout, start_query
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
 
@@ -44,7 +44,7 @@ __all__ = [
     "start_query",
 ]
 
-PROBE_TIMEOUT_S = 10.0
+PROBE_TIMEOUT_S = DEFAULT_TIMEOUT_S
 """The time limit in seconds for collecting facts."""
 RUN_TENSORFLOW_MESSAGE = "Running TensorFlow in a child process; this takes some seconds …"
 """The message that is shown before TensorFlow is run."""
@@ -91,7 +91,9 @@ def examine(
 
     Raise UsageError if the requested Python cannot be examined.
     """
-    facts = collect_facts(system, compat, python=python, timeout=timeout, meanwhile=meanwhile)
+    facts = collect_facts(
+        system, compat, python=python, timeout=timeout, meanwhile=meanwhile, on_message=on_message
+    )
     if modify_facts is not None:
         facts = modify_facts(facts)
     runs_tensorflow = deep(facts) if callable(deep) else deep
@@ -111,8 +113,11 @@ def collect_facts(
     python: str | None = None,
     timeout: float = PROBE_TIMEOUT_S,
     meanwhile: Callable[[], object] | None = None,
+    on_message: Callable[[str], None] = _ignore_message,
 ) -> Facts:
     """Collect the facts as `examine` does, without running the rules. The parameters are the same.
+
+    On a busy machine the time limit is longer. `on_message` is called once if a probe takes long.
 
     Raise UsageError if the requested Python cannot be examined.
     """
@@ -120,7 +125,12 @@ def collect_facts(
 
     with stop_on_signal(system):
         return collect.run_probes(
-            system, compat, requested_python=python, timeout=timeout, meanwhile=meanwhile
+            system,
+            compat,
+            requested_python=python,
+            timeout=extend_timeout(system, timeout),
+            meanwhile=meanwhile,
+            on_message=on_message,
         )
 
 

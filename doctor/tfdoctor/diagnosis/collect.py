@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
+NOTICE_AFTER_S = 5.0
+"""The time in seconds after which a message says which probe is awaited."""
 MIN_REMAINING_S = 0.2
 """The shortest time in seconds for which the result of a probe is awaited, even after the deadline."""
 
@@ -99,8 +101,10 @@ class _Probes:
     They run in daemon threads, so that a probe that hangs does not prevent tfdoctor from exiting.
     """
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, on_message: Callable[[str], None]) -> None:
         self._deadline = time.monotonic() + timeout
+        self._notice_time = time.monotonic() + NOTICE_AFTER_S
+        self._on_message = on_message
         self.seconds: dict[str, float] = {}
         """The duration of each finished probe in seconds, by name."""
 
@@ -128,6 +132,15 @@ class _Probes:
         probe raised a tfdoctor Error, raise that error again.
         """
         try:
+            if self._deadline > self._notice_time:
+                try:
+                    return result.get(max(0.0, self._notice_time - time.monotonic()))
+                except _LateError:
+                    seconds = round(self.remaining_s)
+                    self._on_message(
+                        f"Waiting for {subject}, at most {seconds} s more: this machine is slow …"
+                    )
+                    self._notice_time = float("inf")  # one message is enough
             return result.get(self.remaining_s)
         except Error:
             raise
@@ -146,17 +159,19 @@ def run_probes(
     requested_python: str | None = None,
     timeout: float = 10.0,
     meanwhile: Callable[[], object] | None = None,
+    on_message: Callable[[str], None] = lambda _: None,
 ) -> Facts:
     """Run all probes and return the facts.
 
     `timeout` is the time limit in seconds for all probes together. A probe that hangs affects only its own fact.
-    `meanwhile` is called while the first probes run, for example to import the rules. It must not import a package that
-    probes import as well: if two threads import it at the same time, one can get a partially initialized module.
+    `on_message` is called once with a sentence if they take longer than NOTICE_AFTER_S. `meanwhile` is called while the
+    first probes run, for example to import the rules. It must not import a package that probes import as well: if two
+    threads import it at the same time, one can get a partially initialized module.
 
     Raise UsageError if the requested Python cannot be examined.
     """
     try:
-        return _collect_facts(system, compat, requested_python, timeout, meanwhile)
+        return _collect_facts(system, compat, requested_python, timeout, meanwhile, on_message)
     except BaseException:  # for example Ctrl-C: child processes must not continue
         system.stop()
         raise
@@ -168,9 +183,10 @@ def _collect_facts(
     requested_python: str | None,
     timeout: float,
     meanwhile: Callable[[], object] | None,
+    on_message: Callable[[str], None],
 ) -> Facts:
     """Run all probes and combine their results. The caller stops the child processes after an exception."""
-    probes = _Probes(timeout)
+    probes = _Probes(timeout, on_message)
     choice = interpreter_selection.choose_python(system, requested_python)
     interpreter, is_requested = choice.path, requested_python is not None
     probe_timeout = compute_probe_timeout(timeout)

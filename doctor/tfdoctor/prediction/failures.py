@@ -13,6 +13,7 @@ from tfdoctor.core.findings import Cause
 from tfdoctor.core.records import dataclass
 from tfdoctor.prediction.rehearsal import (
     DAMAGE_DIFFERENCES,
+    KERAS_ERROR_PREFIX,
     KERAS_GENERATED_SOURCE,
     SUSPICIOUS_DIFFERENCES,
     find_module_distribution,
@@ -20,6 +21,7 @@ from tfdoctor.prediction.rehearsal import (
     list_unmet_requirements,
     list_versions_laid_over,
     parse_required_name,
+    predict_keras,
 )
 from tfdoctor.prediction.shadowing import find_leading_folder, find_leading_package, get_sys_path_folder
 
@@ -87,6 +89,8 @@ def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, .
     if python is None or tensorflow is None or table is None:
         return ()
     candidates = list(_iter_missing_packages(python, table))
+    if rehearsal is None or not rehearsal.keras:
+        candidates += _list_tested_keras_failures(python, tensorflow, table, compat)
     loader = value_of(facts.loader)
     is_noexec = loader is not None and any(NOEXEC_ERROR in failure.error for failure in loader.import_needs)
     # On a file system with noexec, no compiled module can be loaded. This is no package's fault.
@@ -140,6 +144,19 @@ def _blame_packages_laid_over(
         )
         for name, installed in versions_by_name.items()
     ]
+
+
+def _list_tested_keras_failures(
+    python: PythonFacts, tensorflow: TensorFlowFacts, table: ImportNeeds, compat: Compat
+) -> list[ImportFailure]:
+    """Return the failure with which this release was seen beside the installed Keras, if there is one."""
+    error = predict_keras(python, tensorflow, table, compat)
+    if not error:
+        return []
+    error_type, _, text = error.removeprefix(KERAS_ERROR_PREFIX).partition(": ")
+    result = ImportResult("keras", text or error_type, error_type)
+    is_fatal = not error.startswith(KERAS_ERROR_PREFIX)
+    return [ImportFailure(result, "keras", is_missing=False, is_fatal=is_fatal)]
 
 
 def _iter_working_folder_shadows(

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DAMAGE_DIFFERENCES",
+    "KERAS_ERROR_PREFIX",
     "LEGACY_KERAS_VARIABLE",
     "MODULE_BY_VARIABLE",
     "SUSPICIOUS_DIFFERENCES",
@@ -49,6 +50,8 @@ __all__ = [
     "list_unmet_requirements",
     "parse_required_name",
     "plan_rehearsal",
+    "predict_companion",
+    "predict_keras",
     "uses_legacy_keras",
 ]
 
@@ -62,6 +65,8 @@ DAMAGE_DIFFERENCES = BREAKING_DIFFERENCES | {"cut", "altered"}
 """Differences from RECORD that cannot be deliberate edits."""
 SUSPICIOUS_DIFFERENCES = DAMAGE_DIFFERENCES | {"changed"}
 """Differences from RECORD for which a package is rehearsed. A changed file may be a deliberate edit that works."""
+KERAS_ERROR_PREFIX = "tf.keras: "
+"""The beginning of an error with which only tf.keras fails, not the import."""
 NUMPY_1_DIFFERENCE = "numpy-1"
 """The difference of an extension module that was compiled for NumPy 1, while NumPy 2 is installed."""
 COMPILED_MODULES = ("zlib", "binascii", "ssl", "ctypes", "bz2", "lzma", "hashlib", "uuid")
@@ -185,9 +190,9 @@ def _list_keras_modules(
 ) -> tuple[str, ...]:
     """Return the Keras modules that TensorFlow loads, in order; () if their import is expected to work.
 
-    A rehearsal of Keras is slow, and packages that are newer than the tested ones are common. Keras is therefore
-    rehearsed only if one of its packages is damaged, is shadowed, does not meet a requirement, or is older than all
-    tested versions.
+    A rehearsal of Keras is slow. Keras is therefore rehearsed only if one of its packages is damaged or shadowed. If
+    this release was not tried with other versions of Keras, or not with such a one, a package that does not meet a
+    requirement or is older than all tested versions is a reason, too.
     """
     version = tensorflow.version or ""
     if "keras" not in table.keras_modules_by_package or not versions.is_version(version):
@@ -200,13 +205,18 @@ def _list_keras_modules(
         find_module_distribution(name) for name in table.attributes_by_module
     }
     tested_sets = _list_tested_sets(python, tensorflow, table, compat)
-    suspects = {unmet.package for unmet in list_unmet_requirements(python)}
+    is_known = predict_keras(python, tensorflow, table, compat) is not None and not is_legacy
+    suspects = set[str]() if is_known else {unmet.package for unmet in list_unmet_requirements(python)}
     suspects |= {find_module_distribution(shadow.name) for shadow in python.shadows}
     if keras_package not in installed or not any(
         name in suspects
         or any(difference.what in DAMAGE_DIFFERENCES for difference in installed[name].differs)
-        or _is_older_than_all(
-            installed[name].version, [tested_set[name] for tested_set in tested_sets if name in tested_set]
+        or (
+            not is_known
+            and _is_older_than_all(
+                installed[name].version,
+                [tested_set[name] for tested_set in tested_sets if name in tested_set],
+            )
         )
         for name in keras_packages
     ):
@@ -328,7 +338,9 @@ def _iter_oddities(
                 yield RehearsalReason(name, f"{name} is not registered here")
             continue
         differences = {difference.what for difference in distribution.differs}
-        if predict_companion(distribution, table, tested_sets, is_allowed=name not in unmet_packages) is None:
+        error = predict_companion(distribution, table, tested_sets, is_allowed=name not in unmet_packages)
+        # Other packages are quickly tried, and may fail only beside some versions of others.
+        if error is None or (error and name != "keras"):
             yield RehearsalReason(
                 name, f"{name} {distribution.version} is not a version whose import was tested"
             )
@@ -459,9 +471,12 @@ def predict_companion(
     version = distribution.version
     if not versions.is_version(version):
         return None
-    errors = {
-        tested_set[distribution.name]: "" for tested_set in tested_sets if distribution.name in tested_set
-    } | dict(table.runs.get(distribution.name, {}))
+    name = distribution.name
+    errors = {tested_set[name]: "" for tested_set in tested_sets if name in tested_set}
+    errors |= dict(table.runs.get(name, {}))
+    errors |= {
+        tested: f"{KERAS_ERROR_PREFIX}{error}" for tested, error in table.keras_runs.get(name, {}).items()
+    }
     if version in errors:
         return errors[version]
     newest_first = sorted(filter(versions.is_version, errors), key=versions.parse, reverse=True)
@@ -470,10 +485,31 @@ def predict_companion(
         (tested for tested in reversed(newest_first) if versions.compare(tested, version) >= 0), None
     )
     if lower is not None and upper is not None:
-        return errors[lower] if errors[lower] == errors[upper] else None
+        is_same_outcome = _get_outcome(errors[lower]) == _get_outcome(errors[upper])
+        return errors[lower] if is_same_outcome else None
     if upper is None and is_allowed:
         return "" if lower is None or not errors[lower] else None
     return None
+
+
+def _get_outcome(error: str) -> str:
+    """Return "works", "import" or "keras", for the error of a tested import."""
+    return "works" if not error else "keras" if error.startswith(KERAS_ERROR_PREFIX) else "import"
+
+
+def predict_keras(
+    python: PythonFacts, tensorflow: TensorFlowFacts, table: ImportNeeds, compat: Compat
+) -> str | None:
+    """Return the error of the import with the installed Keras; "" if it works, None if it is unknown or not installed.
+
+    The error of tf.keras alone begins with KERAS_ERROR_PREFIX.
+    """
+    keras = python.find_distribution("keras")
+    if keras is None or "keras" not in table.runs:
+        return None
+    is_allowed = all(unmet.package != "keras" for unmet in list_unmet_requirements(python))
+    tested_sets = _list_tested_sets(python, tensorflow, table, compat)
+    return predict_companion(keras, table, tested_sets, is_allowed=is_allowed)
 
 
 def _find_nearest_set(

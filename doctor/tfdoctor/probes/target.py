@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.core.facts.python import PYTHON_OPTION
@@ -14,8 +16,27 @@ if TYPE_CHECKING:
     from tfdoctor.core.facts.python import PythonChoice
     from tfdoctor.system import CommandResult, LiveSystem, System
 
+DEFAULT_TIMEOUT_S = 10.0
+"""The time limit in seconds for all probes together on an idle machine."""
+MAX_EXTENDED_TIMEOUT_S = 60.0
+"""The longest time limit in seconds to which a busy machine extends one."""
 FIRST_TRY_FRACTION = 0.5
 """The fraction of its time limit that the first query gets; the rest is for a second query."""
+
+
+def extend_timeout(system: System, timeout: float) -> float:
+    """Return a time limit in seconds for a busy machine: longer by the number of runnable threads per processor.
+
+    It is at most MAX_EXTENDED_TIMEOUT_S. A limit below DEFAULT_TIMEOUT_S was chosen by the user and is kept.
+    """
+    if timeout < DEFAULT_TIMEOUT_S:
+        return timeout
+    match = re.match(r"(\d+\.\d+) \S+ \S+ (\d+)/", system.read_text("/proc/loadavg") or "")
+    if match is None:
+        return timeout
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads_per_processor = max(float(match[1]), int(match[2])) / processors
+    return max(timeout, min(timeout * threads_per_processor, MAX_EXTENDED_TIMEOUT_S))
 
 
 def compute_probe_timeout(timeout: float) -> float:
@@ -29,6 +50,7 @@ def start_query(system: LiveSystem, requested: str | None, *, timeout: float) ->
     `timeout` is the time limit in seconds of all probes together. Raise UsageError if there is no Python to run.
     """
     choice = choose_python(system, requested)
+    timeout = extend_timeout(system, timeout)
     if not is_base_missing(choice):
         start_payload(
             system, choice.path, "target", timeout=compute_probe_timeout(timeout) * FIRST_TRY_FRACTION
