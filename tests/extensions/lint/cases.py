@@ -151,6 +151,22 @@ PYTHON = {
         for gpu in gpus[:]:
             tf.config.experimental.set_memory_growth(gpu, True)
     """,
+    "growth through a counter": """
+        import tensorflow as tf
+
+        gpus = tf.config.list_physical_devices("GPU")
+        index = 0
+        while index < len(gpus):
+            tf.config.experimental.set_memory_growth(gpus[index], True)
+            index += 1
+    """,
+    "growth on the only one": """
+        import tensorflow as tf
+
+        gpus = tf.config.list_physical_devices("GPU")
+        assert len(gpus) == 1
+        tf.config.experimental.set_memory_growth(gpus[0], True)
+    """,
     "growth on one": """
         import tensorflow as tf
         gpus = tf.config.list_physical_devices("GPU")

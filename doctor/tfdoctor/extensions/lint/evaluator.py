@@ -344,8 +344,15 @@ class Evaluator(PythonChecks, Expressions):
 
     s_asyncfor = s_for
 
+    def s_assert(self, node: ast.Assert) -> None:
+        self.evaluate(node.test)
+        self.has_single_gpu = self.has_single_gpu or self.is_single_gpu_test(node.test)
+
     def s_while(self, node: ast.While) -> None:
         self.evaluate(node.test)
+        for child in ast.walk(node):  # a counter has another value in each turn
+            if isinstance(child, ast.AugAssign) and isinstance(child.target, ast.Name):
+                self.bind(child.target.id, None)
         self.evaluate_body(node.body)
         self.state.is_unreachable = False
         self.evaluate_body(node.orelse)
