@@ -299,6 +299,25 @@ KERNELS = "Registered kernels:\n  device='XLA_CPU'; T in [DT_HALF]\n  device='CP
             "RuntimeError: Error copying tensor to device: /device:GPU:1. /device:GPU:1 unknown device.\n",
             (None, None, "GPU:1", "no-such-device"),
         ),
+        (
+            f"InvalidArgumentError: {JOB}/device:GPU:3 unknown device. [Op:MatMul]\n",
+            ("MatMul", None, "GPU:3", "no-such-device"),
+        ),
+        (
+            (
+                "No OpKernel was registered to support Op 'CudnnRNN' used by {{node r/CudnnRNN}}with these attrs: [T=DT_FLOAT]\n"
+                "Registered devices: [CPU]\nRegistered kernels:\n  <no registered kernels>\n"
+            ),
+            ("CudnnRNN", "r/CudnnRNN", None, "no-kernel"),
+        ),
+        (  # wrapped by a terminal
+            (
+                "Cannot assign a device for operation tower_1/conv/w: node tower_1/conv/w was expl\n"
+                "icitly assigned to /device:GPU:1 but available devices are [ /job:localhost/repl\n"
+                "ica:0/task:0/device:CPU:0 ]. Make sure the device specification refers to a vali\nd device.\n"
+            ),
+            (None, "tower_1/conv/w", "GPU:1", "no-such-device"),
+        ),
     ],
 )
 def test_refusal_is_parsed(text: str, refused: tuple[str | None, ...]) -> None:

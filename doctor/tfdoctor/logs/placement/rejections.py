@@ -47,6 +47,7 @@ _NODE_PATTERNS = (
     re.compile(r"Cannot assign a device (?:to|for) (?:node|operation) ['\"`]?([\w./\\>\-]+)"),
     re.compile(r"Could not find device for node: \{\{node ([\w./\\>\-]+)\}\}"),
     re.compile(r"Cannot colocate nodes (?:\{\{(?:colocation_)?node |')?([\w./\\>\-]+)"),
+    re.compile(r"used by \{\{node ([\w./\\>\-]+)\}\}"),
     re.compile(r"(?:compatible with node|used by node) (?:\{\{node )?'?([\w./\\>\-]+)"),
 )
 _DEVICE_PATTERNS = (
@@ -69,6 +70,10 @@ _KERNEL = re.compile(r"device=['\\]{1,3}([A-Z_]{1,40})\\?'(; [^\n]*)?")
 _KERNEL_LIST = re.compile(r"no registered kernels>|device=['\\]{1,3}[A-Z_]")
 _ATTRIBUTES = re.compile(r"(?:= [A-Za-z_][\w>]*\[|^Node attrs: )([^\n]{1,2000})", re.MULTILINE)
 _TYPE_ATTRIBUTE = re.compile(r"(?<![\w>])([A-Za-z_]\w{0,40})=(DT_[A-Z0-9_]{1,30})(?=[,\]]|$)")
+_LATER_LINE = re.compile(
+    r"\s|$|Registered |Colocation |All (?:kernels|available) |Op: |Node attrs: |Root Member|See node|Function call stack|"
+    r"Traceback|During handling|[\w.]+(?:Error|Exception)\b|\d{4}-\d\d-\d\d |[IWEF]\d{4} "
+)
 _NEXT_ERROR = re.compile(r"\n(?:Traceback \(most|During handling|[\w.]+(?:Error|Exception)\b)")
 _DEVICE_NAME = re.compile(
     r"(?:(/job:[\w.\-]{1,80})(?:/replica:(\d{1,9}))?(?:/task:(\d{1,9}))?)?/(?:device:)?([A-Za-z_]{1,40}):(\d{1,6}|\*)$"
@@ -141,13 +146,14 @@ class RefusalReader:
 
     def _parse_message(self, message_bytes: bytes, line: int) -> None:
         """Parse a message up to the next message or error, and add its refusal."""
-        next_start = _MESSAGE_START.search(message_bytes, 1)
+        first_start = _MESSAGE_START.match(message_bytes)
+        next_start = _MESSAGE_START.search(message_bytes, first_start.end() if first_start is not None else 1)
         message = message_bytes[: next_start.start()] if next_start is not None else message_bytes
         text = message.decode("utf-8", "replace").replace("\r", "")
         next_error = _NEXT_ERROR.search(text)
         if next_error is not None:
             text = text[: next_error.start()]
-        refusal = _parse_refusal(text, line)
+        refusal = _parse_refusal(_join_wrapped_lines(text), line)
         if refusal is not None:
             self._add_refusal(refusal)
 
@@ -178,6 +184,17 @@ class RefusalReader:
             self.refusals.append(new_entry)
         else:
             self.omitted_count += 1
+
+
+def _join_wrapped_lines(text: str) -> str:
+    """Return a message whose first line a terminal wrapped with this line in one piece.
+
+    The later lines of a message begin with a blank or one of a few words, so another line continues the first.
+    """
+    first_line, *lines = text.split("\n")
+    while lines and not _LATER_LINE.match(lines[0]) and not first_line.endswith((".", "]", "}}")):
+        first_line += lines.pop(0)
+    return "\n".join((first_line, *lines))
 
 
 def _parse_refusal(text: str, line: int) -> ParsedRefusal | None:
