@@ -17,8 +17,10 @@ class LoadedSystem:
     def __init__(self, loadavg: str | None) -> None:
         self.loadavg = loadavg
 
-    def read_text(self, path: str) -> str | None:
+    def read_text(self, path: str) -> str:
         assert path == "/proc/loadavg"
+        if self.loadavg is None:
+            raise FileNotFoundError(path)
         return self.loadavg
 
 

@@ -31,7 +31,10 @@ def extend_timeout(system: System, timeout: float) -> float:
     """
     if timeout < DEFAULT_TIMEOUT_S:
         return timeout
-    match = re.match(r"(\d+\.\d+) \S+ \S+ (\d+)/", system.read_text("/proc/loadavg") or "")
+    try:
+        match = re.match(r"(\d+\.\d+) \S+ \S+ (\d+)/", system.read_text("/proc/loadavg"))
+    except OSError:
+        match = None  # no /proc, or a recording without this file
     if match is None:
         return timeout
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -298,7 +298,7 @@ def make_toolkit_remedy(setup_commands: Sequence[str]) -> Remedy:
     Distributions do not have the package. How it is installed depends on them, so NVIDIA's guide is named.
     """
     return Remedy(
-        f"Install NVIDIA's package nvidia-container-toolkit, then let it configure the engine: {INSTALL_GUIDE_URL}",
+        f"Install NVIDIA's container toolkit, then let it configure the engine. (Guide: {INSTALL_GUIDE_URL})",
         tuple(setup_commands),
         changes_system=True,
     )
