@@ -95,7 +95,7 @@ from tfdoctor.core.facts import Known
 from tfdoctor.system.signals import handle_termination_signals
 
 stopped = []
-system = SimpleNamespace(stop=lambda: stopped.append("stop"))
+system = SimpleNamespace(stop=lambda: stopped.append("stop"), read_text=lambda path: "")
 
 
 def part(*_, **__):
