@@ -106,6 +106,7 @@ COMMANDS = {
     "parse": [["log"]],
     "explain": [["TFD101"]],
     "cluster": [["--tf-config", "{}"]],
+    "mcp": [[]],
     "fleet": [["run", "results", "--ssh", "h1", "--dry-run"]],
 }
 WITH_PYTHON = {"check", "fix", "capture", "report", "recommend"}

@@ -266,17 +266,17 @@ def test_all_plans_pass_check() -> None:
 @pytest.mark.parametrize(
     ("name", "version", "machine"),
     [
-        ("check_gpus", "2.21.0", make_host("5.0", driver="570.86.10")),
-        ("check_gpus", "2.18.1", make_host("12.0", driver="570.86.10")),
-        ("check_driver", "2.21.0", make_host("7.0", driver="470.82.01")),
-        ("check_driver", "2.10.1", make_host("7.0", driver="418.39")),
+        ("_collect_gpu_results", "2.21.0", make_host("5.0", driver="570.86.10")),
+        ("_collect_gpu_results", "2.18.1", make_host("12.0", driver="570.86.10")),
+        ("_check_driver", "2.21.0", make_host("7.0", driver="470.82.01")),
+        ("_check_driver", "2.10.1", make_host("7.0", driver="418.39")),
     ],
 )
 def test_missing_constraint_is_noticed(
     monkeypatch: pytest.MonkeyPatch, name: str, version: str, machine: Host
 ) -> None:
     assert all(find_check_errors(RELEASES[version], recipe, machine) is None for recipe in RECIPES)
-    monkeypatch.setattr(constraints, name, lambda *_: None)
+    monkeypatch.setattr(constraints, name, lambda *_: ((), ()))
     errors = [find_check_errors(RELEASES[version], recipe, machine) for recipe in RECIPES]
     assert any(errors), f"nobody else would notice that {name} is gone"
 

@@ -29,7 +29,7 @@ from tfdoctor.remedies.undo_hints import (
         (("/srv/tf/bin/python -m venv tf-env", "tf-env/bin/python -m pip install x"), "new folder"),
         (("/srv/tf/bin/python -m pip install x",), "pip freeze"),
         (("sudo sed -i.bak -E 's/a/# &/' /etc/modprobe.d/x.conf", "sudo reboot"), ".bak"),
-        (("tfdoctor check", "tfdoctor fix"), "--undo takes all of it back"),
+        (("tfdoctor check", "tfdoctor fix"), "--undo reverts everything"),
         (("tfdoctor build --tf 2.15",), "docker rmi"),
         ((), ""),
         (("a-program-of-tomorrow --now",), ""),
@@ -44,10 +44,10 @@ def test_undo_hint_of_commands(commands: tuple[str, ...], expected: str) -> None
 @pytest.mark.parametrize(
     ("command", "begins"),
     [
-        ("tfdoctor check", "No root needed. This only looks"),
+        ("tfdoctor check", "No root needed. Read-only"),
         ("docker run --rm --gpus all IMAGE nvidia-smi", "No root needed where you may use Docker. "),
         ("tfdoctor build --tf 2.15", "No root needed where you may use Docker. "),
-        ("srun --gres=gpu:1 python3 train.py", "No root needed. Nothing here changes."),
+        ("srun --gres=gpu:1 python3 train.py", "No root needed. It changes nothing on this machine."),
         ("sudo reboot", "A restart changes no setting"),
         ("a-program-of-tomorrow --now", ""),
     ],

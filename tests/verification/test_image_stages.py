@@ -120,7 +120,7 @@ def test_messages_of_the_engine() -> None:
             "nothing",
             {"simulated_gpus": SIMULATED},
             "passed",
-            "a container starts, without GPUs: a stand-in driver is put beside it",
+            "a container starts, without GPUs: a stand-in driver is added",
         ),
     ],
 )

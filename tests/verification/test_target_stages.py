@@ -175,7 +175,7 @@ def test_unknown_driver_and_unknown_libraries_are_skipped() -> None:
     [
         (
             remove_libraries(healthy()),
-            f"the loader cannot give {SEVEN}",
+            f"the loader cannot open {SEVEN}",
             Cause.LIBS_NOT_INSTALLED,
             ["TFD201"],
         ),

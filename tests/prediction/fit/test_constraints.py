@@ -90,7 +90,7 @@ def test_caveats_of_the_release_itself(changes: dict[str, Any], texts: list[str]
     ("release", "cards", "cuda", "cudnn", "reasons", "caveats"),
     [
         ("2.21.0", ["9.0"], "12.5", "9.3", [], []),
-        ("2.21.0", ["3.0"], "12.5", "9.3", [Cause.GPU_TOO_OLD], []),
+        ("2.21.0", ["3.0"], "12.5", "9.3", [Cause.GPU_TOO_OLD, Cause.GPU_TOO_OLD], []),
         ("2.21.0", ["5.0"], "12.5", "9.3", [Cause.GPU_TOO_OLD], []),
         ("2.21.0", ["5.0", "5.0", "9.0"], "12.5", "9.3", [Cause.GPU_TOO_OLD], []),
         ("2.20.0", ["12.0"], "12.5", "9.3", [Cause.GPU_TOO_NEW], []),
@@ -106,7 +106,9 @@ def test_gpus(
     release: str, cards: list[str], cuda: str, cudnn: str | None, reasons: list[Cause], caveats: list[Any]
 ) -> None:
     assessment = Assessment()
-    constraints.check_gpus(assessment, COMPAT, COMPAT.select(release)[0], make_host(*cards), cuda, cudnn)
+    constraints.check_gpus_and_driver(
+        assessment, COMPAT, COMPAT.select(release)[0], make_host(*cards), cuda, cudnn
+    )
     assert list_causes(assessment) == reasons
     assert [(caveat.cause, caveat.is_serious) for caveat in assessment.caveats] == caveats
 
@@ -148,7 +150,7 @@ def test_capability_beyond_a_cuda_version(cuda: str, capability: str, expected: 
 )
 def test_driver_of_a_cuda_version(fields: dict[str, Any], reasons: list[Cause], caveats: int) -> None:
     assessment = Assessment()
-    constraints.check_driver(assessment, COMPAT, NEWEST, make_host(**fields), "12.5")
+    constraints._check_driver(assessment, COMPAT, NEWEST, make_host(**fields), "12.5")
     assert (list_causes(assessment), len(assessment.caveats)) == (reasons, caveats)
     assert not any(caveat.is_serious for caveat in assessment.caveats)
 

@@ -97,13 +97,10 @@ def find_driver_refusal(
 
 def list_refusal_limits(compat: Compat, platform: Platform = "linux") -> frozenset[str]:
     """Return the driver versions at which the result of `find_driver_refusal` can change."""
-    cuda_driver_versions = [
-        entry.windows if platform == "windows" else entry.linux for entry in compat.cuda_releases
-    ]
     branches = [
         entry.driver_branch.lstrip("R") for entry in compat.all_cuda_series if entry.driver_branch is not None
     ]
-    limits = {version for version in (*cuda_driver_versions, *branches) if version is not None}
+    limits = {*list_known_drivers(compat, platform), *branches}
     next_branch = str(max(map(versions.major, limits)) + 1)  # the CUDA version of this branch is not known
     return frozenset(
         {*limits, next_branch, *(entry.first_branch_without for entry in compat.cards.unsupported_gpus)}
