@@ -29,8 +29,8 @@ class RemedyJson(TypedDict):
     changes_system: bool
 
 
-class FindingJson(TypedDict):
-    """A problem that was found."""
+class _RequiredFinding(TypedDict):
+    """The required keys of `FindingJson`."""
 
     code: str
     cause: str
@@ -39,6 +39,13 @@ class FindingJson(TypedDict):
     explanation: str
     evidence: list[EvidenceJson]
     remedies: list[RemedyJson]
+
+
+class FindingJson(_RequiredFinding, total=False):
+    """A problem that was found."""
+
+    url: str
+    """The page about the code. Missing until the project is published."""
 
 
 # ---------------------------------------------------------------- check
