@@ -130,7 +130,15 @@ def make_index(folder: Path, *, files: int = 3) -> Index:
 
 def command_line(*args: str) -> list[str]:
     """Return the command `tfdoctor install …`, run by the Python of the tests."""
-    return [sys.executable, str(THIS_FILE), "install", *PLAN_ARGUMENTS, "--python", sys.executable, *args]
+    return [
+        sys.executable,
+        str(THIS_FILE),
+        "install",
+        *PLAN_ARGUMENTS,
+        "--python-version",
+        sys.executable,
+        *args,
+    ]
 
 
 def run_to_end(args: Sequence[str], env: Mapping[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -494,7 +494,7 @@ def test_uninspected_base_is_reported(tfdoctor: Tfdoctor, monkeypatch: pytest.Mo
     monkeypatch.setattr("tfdoctor.images.engine.connect", raise_engine_error)
     result = tfdoctor(*BUILD_215, "--base", "debian:bookworm", "--print")
     assert result.status == 0
-    assert "Note: debian:bookworm was not looked into" in result.err
+    assert "Note: debian:bookworm was not examined: no container engine answers." in result.err
     assert "docker pull debian:bookworm" in result.err
 
 

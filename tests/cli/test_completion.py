@@ -52,7 +52,7 @@ def test_every_option_is_completed(name: str) -> None:
     options = {
         word
         for param in COMMANDS[name].params
-        if param.param_type_name == "option"
+        if param.param_type_name == "option" and not param.hidden
         for word in (*param.opts, *param.secondary_opts)
         if word.startswith("--")
     }

@@ -123,7 +123,7 @@ def test_markdown_has_no_names_or_secrets(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text(LOG_WITH_SECRETS, encoding="utf-8")
     _, terminal_text, _ = tfdoctor("-v", str(path))
-    _, out, _ = tfdoctor("--format", "github", str(path))
+    _, out, _ = tfdoctor("--format", "markdown", str(path))
     unescaped = out.replace("\\", "")
     assert sum(secret in terminal_text for secret in SECRETS) >= 5  # the terminal shows the text of the log
     assert [secret for secret in SECRETS if secret in unescaped] == []

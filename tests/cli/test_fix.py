@@ -261,7 +261,7 @@ def test_quiet_prints_the_verdict_and_the_undo_command(make_environment: Callabl
     lines = result.out.splitlines()
     assert (result.status, result.err) == (0, "")
     assert lines[0].startswith("✓ TensorFlow 2.21.0 will use 2 GPUs")
-    assert lines[-1] == f"To take all of it back: tfdoctor fix --undo --python {env.python}"
+    assert lines[-1] == f"To revert everything: tfdoctor fix --undo --python {env.python}"
     assert env.run(*lines[-1].partition("tfdoctor ")[2].split()[:2]).status == 0
 
 

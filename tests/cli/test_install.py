@@ -136,9 +136,9 @@ def test_invalid_folders_are_refused(tfdoctor: Tfdoctor, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("args", "why"),
     [
-        (("--python", "threeeleven"), "neither a version nor a path"),
-        (("--python", "/nowhere/python3"), "is no Python 3"),
-        (("--python", os.devnull), "is no Python 3"),
+        (("--python-version", "threeeleven"), "neither a version nor a path"),
+        (("--python-version", "/nowhere/python3"), "is no Python 3"),
+        (("--python-version", os.devnull), "is no Python 3"),
         (("--index", "https://me:secret@example.org/simple"), "can be read by everybody"),
         (("--index", "example.org"), "is not the address"),
         (("--package", "tensorflow"), "chosen with --tf"),
@@ -186,7 +186,7 @@ def test_other_systems_are_refused(
 def test_dry_run_prints_every_command(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     arguments = (
         *PLAN_ARGUMENTS,
-        "--python",
+        "--python-version",
         sys.executable,
         "--into",
         str(tmp_path / "my env"),

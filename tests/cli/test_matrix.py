@@ -186,7 +186,10 @@ def test_invalid_request_lists_the_choices(
         (("--cuda", "12.9"), "No release has --cuda 12.9. There are 12.5.1"),
         (("--tf", "2.21", "--gpu", "5.0"), "Without --gpu 5.0: 1, the newest is tensorflow 2.21.0."),
         (("--tf", "2.3", "--gpu", "GTX 960M"), "Without --gpu 'GTX 960M': "),
-        (("--tf", "1.14", "--gpu", "RTX 5090"), "the libraries of CUDA 10.0 end at compute capability 7.5"),
+        (
+            ("--tf", "1.14", "--gpu", "RTX 5090"),
+            "CUDA 10.0 supports GPUs up to compute capability 7.5; compute capability 12.0 is newer",
+        ),
         (("--tf", "1.14", "--gpu", "RTX 5090"), "tfdoctor recommend --gpu 'RTX 5090'"),
     ],
 )

@@ -149,10 +149,10 @@ def test_reasons_are_joined_to_one_sentence(tfdoctor: Tfdoctor) -> None:
         (("--driver", "v550", "--gpu", "8.6"), "--driver"),
         (("--driver", "550\n", "--gpu", "8.6"), "--driver"),
         (("--driver", "", "--gpu", "8.6"), "--driver"),
-        (("--python-version", "3", "--gpu", "8.6"), "--python"),
-        (("--python", "v3.11", "--gpu", "8.6"), "--python"),
-        (("--python-version", "3.11rc1", "--gpu", "8.6"), "--python"),
-        (("--python", "three", "--gpu", "8.6"), "--python"),
+        (("--python-version", "3", "--gpu", "8.6"), "--python-version"),
+        (("--python-version", "v3.11", "--gpu", "8.6"), "--python-version"),
+        (("--python-version", "3.11rc1", "--gpu", "8.6"), "--python-version"),
+        (("--python-version", "three", "--gpu", "8.6"), "--python-version"),
         (("--method", "conda"), "--method"),
         (("--from", "/nowhere"), "/nowhere"),
         (("--from", "/nowhere", "--gpu", "8.6"), "--from"),
@@ -229,9 +229,11 @@ def test_size_text(count: int, text: str) -> None:
 def test_newest_supported_capability_is_named() -> None:
     """Name the newest compute capability that the release supports if no GPU is known."""
     text = render_recommendation(recommend(Compat.load(), Request(tensorflow="1.14"), Host()))
-    assert "1 the libraries of CUDA 10.0 end at compute capability 7.5" in " ".join(text.split())
+    assert "1 CUDA 10.0 supports GPUs up to compute capability 7.5" in " ".join(text.split())
     turing = Host(cards=(HostGpu("Tesla T4", "7.5"),))
-    assert "end at" not in render_recommendation(recommend(Compat.load(), Request(tensorflow="1.14"), turing))
+    assert "supports GPUs up to" not in render_recommendation(
+        recommend(Compat.load(), Request(tensorflow="1.14"), turing)
+    )
 
 
 @pytest.mark.parametrize("card", ["RTX 5090", "RTX 3060", "Tesla K80", "H100"])

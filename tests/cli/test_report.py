@@ -97,22 +97,22 @@ def test_any_text_is_quoted(text: str) -> None:
 
 
 def test_output_file(tmp_path: Path) -> None:
-    target, facts = tmp_path / "r.md", HOSTS / "healthy-one-gpu"
+    target, recording = tmp_path / "r.md", HOSTS / "healthy-one-gpu"
 
-    def write(output: Path, facts: Path = facts, *, force: bool = False) -> int:
-        return report(facts=facts, python=None, output=output, timeout=10, force=force)
+    def write(output: Path, recording: Path = recording, *, force: bool = False) -> int:
+        return report(recording_path=recording, python=None, output=output, timeout=10, force=force)
 
     assert write(target) == 0
     assert target.read_text(encoding="utf-8").startswith("**TensorFlow")
     assert write(target, force=True) == 0
-    for output, facts_folder in (
-        (target, facts),
-        (tmp_path, facts),
-        (tmp_path / "no/r.md", facts),
+    for output, recording_folder in (
+        (target, recording),
+        (tmp_path, recording),
+        (tmp_path / "no/r.md", recording),
         (tmp_path / "s", tmp_path),
     ):
         with pytest.raises(UsageError):
-            write(output, facts_folder)
+            write(output, recording_folder)
     assert [path.name for path in tmp_path.iterdir()] == ["r.md"]
 
 
