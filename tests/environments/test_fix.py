@@ -284,6 +284,7 @@ def test_startup_file_outside_the_environment_is_only_named(make_env: Callable[.
     assert f"{custom}, line 2" in run.flat_output
     assert "not this environment's own" in run.flat_output
     assert custom.read_bytes() == before
+    assert "company" not in env.activate.read_text(encoding="utf-8")  # other programs may need the folder
 
 
 def test_variable_of_the_shell_is_set_in_every_script(make_env: Callable[..., Fake]) -> None:

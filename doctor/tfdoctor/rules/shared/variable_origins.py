@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.causes.steps import CommentOutLine, RemoveEntries, SetVariable, UnsetVariable
@@ -228,14 +229,15 @@ def _build_startup_variable_remedy(
     folder = posixpath.dirname(origin.path)
     path_entries = [entry for entry in python_path if posixpath.normpath(entry) == folder]
     if path_entries:
-        return make_entries_removal_remedy(
+        remedy = make_entries_removal_remedy(
             context,
             "PYTHONPATH",
             path_entries,
             [entry for entry in python_path if entry not in path_entries],
-            f"{text} `unset` is of no use: {label} sets it whenever a Python starts with {folder} in PYTHONPATH. Take the "
-            "folder out, or the line.",
+            f"{text} `unset` is of no use: {label} sets it whenever a Python starts with {folder} in PYTHONPATH. That file "
+            "is not this environment's own: take the folder out, if nothing else in it is needed, or remove the line.",
         )
+        return replace(remedy, steps=())  # other programs may need the folder: the user decides
     if not _is_environment_file(context, origin.path):
         return Remedy(
             f"{text} `unset` is of no use: {label} sets it whenever this Python starts. That file is not this "
