@@ -124,11 +124,13 @@ def test_hanging_python_ends_at_the_timeout(tmp_path: Path) -> None:
     result = run("--python", str(hanging), "--timeout", "2", "--json")
     assert time.monotonic() - start < 20
     answer = json.loads(result.stdout)
-    assert answer["prediction"]["gpu_registered"] is None
+    assert not answer["prediction"]["gpu_registered"]  # None, or False on a machine without a driver
     codes = [finding["code"] for finding in answer["findings"]]
-    assert codes[0] == "TFD317"
+    assert "TFD317" in codes
     assert "TFD105" not in codes  # another Python queried the driver
-    assert answer["verdict"]["cause"] == "python-unusable"
+    driver = answer["facts"]["driver"]["cuda"]["known"]
+    if driver["loaded"] and driver["count"]:
+        assert (codes[0], answer["verdict"]["cause"]) == ("TFD317", "python-unusable")
     assert answer["facts"]["choice"]["path"] == str(hanging)
 
 

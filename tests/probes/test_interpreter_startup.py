@@ -15,7 +15,7 @@ from rules.make_facts import finding, healthy
 from startup import needs_sitecustomize
 from tfdoctor.compat import Compat
 from tfdoctor.core.errors import UsageError
-from tfdoctor.core.facts import EnvironmentFacts, Fact, Known, PythonFacts, Unknown
+from tfdoctor.core.facts import EnvironmentFacts, Fact, Known, PythonFacts, Unknown, value_of
 from tfdoctor.core.facts.python import PythonChoice, StartupFailure, UnusablePython
 from tfdoctor.core.findings import Cause
 from tfdoctor.diagnosis.collect import run_probes
@@ -206,9 +206,29 @@ def test_driver_is_not_blamed_without_another_python(tmp_path: Path) -> None:
 def test_hanging_python_is_not_a_hanging_driver(tmp_path: Path) -> None:
     path = write_program(tmp_path, "#!/bin/sh\nexec sleep 1000\n")
     compat = Compat.load()
-    report = diagnose(run_probes(LiveSystem(), compat, requested_python=path, timeout=6.0), compat)
-    assert isinstance(report.facts.python, UnusablePython)
-    assert isinstance(report.facts.driver.cuda, Known)
-    assert report.root_finding is not None
-    assert (report.root_finding.code, report.root_finding.cause) == ("TFD317", Cause.PYTHON_UNUSABLE)
-    assert "TFD105" not in {finding.code for finding in report.findings}
+    facts = run_probes(LiveSystem(), compat, requested_python=path, timeout=6.0)
+    assert isinstance(facts.python, UnusablePython)
+    assert isinstance(facts.driver.cuda, Known)
+    codes = {finding.code for finding in diagnose(facts, compat).findings}
+    assert "TFD317" in codes
+    assert "TFD105" not in codes
+    # The Python is the cause on a machine with a working driver; without a driver, that decides.
+    working = replace(
+        healthy(),
+        python=facts.python,
+        tensorflow=facts.tensorflow,
+        loader=facts.loader,
+        rehearsal=facts.rehearsal,
+    )
+    cuda = value_of(working.driver.cuda)
+    assert cuda is not None
+    cuda = replace(cuda, loaded=False, load_error="libcuda.so.1: not found", devices=(), count=None)
+    missing = replace(working, driver=replace(working.driver, cuda=Known(cuda, "x")))
+    report = diagnose(working, compat)
+    assert report.prediction.gpu_registered is None
+    assert report.verdict.cause is Cause.PYTHON_UNUSABLE
+    assert [finding.code for finding in report.findings] == ["TFD317"]
+    report = diagnose(missing, compat)
+    assert report.prediction.gpu_registered is False
+    assert report.verdict.cause is Cause.NO_DRIVER
+    assert [finding.code for finding in report.findings] == ["TFD101", "TFD317"]

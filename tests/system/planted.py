@@ -216,7 +216,7 @@ Nov 21 10:00:02 {HOST} kernel: NVRM: Xid (PCI:0000:01:00): 31, pid=4711, name={s
         }
     }
     return {
-        "PATH": str(folder),
+        "PATH": f"{folder}:{home}/bin",
         "HOME": home,
         "USER": USER,
         "HOSTNAME": f"{HOST}.{DOMAIN}",

@@ -140,6 +140,7 @@ def test_capture_contains_only_variables_that_were_read(captured: RedactedRecord
         "USER",
         "HOSTNAME",
         "POD_NAME",
-        "PATH",
+        "POD_NAMESPACE",
+        "SLURM_JOB_ACCOUNT",
     }
-    assert {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "TF_CONFIG", "SLURM_JOB_ID"} <= names
+    assert {"PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "TF_CONFIG", "SLURM_JOB_ID"} <= names
