@@ -314,7 +314,7 @@ def test_gpus_hidden_by_the_shell_are_left_to_the_user(make_env: Callable[..., F
     assert run.status == 1
     assert "CUDA_VISIBLE_DEVICES comes from the shell that tfdoctor was started in" in run.flat_output
     assert "unset CUDA_VISIBLE_DEVICES" in run.flat_output
-    assert "Who can change that: you, in the shell that tfdoctor was started in." in run.flat_output
+    assert "Still to do, by you, in the shell that tfdoctor was started in: " in run.flat_output
     assert difference(before, env.list_files()) == {}
 
 
@@ -397,7 +397,7 @@ def test_one_of_two_problems_is_fixed_if_the_other_cannot_be(make_env: Callable[
     second = env.fix()
     assert second.status == 1
     assert "What remains: " in second.flat_output
-    assert "Who can change that: you; `tfdoctor check -v` shows what else can be tried." in second.flat_output
+    assert "Still to do, by you (`tfdoctor check -v` shows what else can be tried): " in second.flat_output
     assert set(difference(after, env.list_files())) <= {".tfdoctor/lock"}
     assert env.run("fix", "--undo").status == 0
     assert difference(before, env.list_files()) == {}

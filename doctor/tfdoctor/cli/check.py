@@ -34,6 +34,8 @@ from tfdoctor.diagnosis import evaluate_facts, examine, make_live_system, run_te
 from tfdoctor.remedies.tools import convert_findings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tfdoctor.cli.capture import RedactedRecording
     from tfdoctor.compat import Compat
     from tfdoctor.core.findings import Report
@@ -250,9 +252,9 @@ def _run_simulated_check(
         write_json({**document, "simulated": make_simulation_json(simulation.describe(proven_meanings))})
     else:
         print_simulation_title(simulation, quiet=quiet)
-        _print_report(
-            report, None, None, verbose=verbose, quiet=quiet, offer=None, check_command="tfdoctor check"
-        )
+        options = {"--python": python, "--simulate": " ".join(gpu_names), "--driver": driver}
+        command = _format_check_command(options) + " --deep"
+        _print_report(report, None, None, verbose=verbose, quiet=quiet, offer=None, check_command=command)
         print_simulation_note(quiet=quiet)
     return choose_exit_status(report, FailOn.error.value)
 
@@ -463,7 +465,7 @@ def _print_report(
         OUT.write(render_comparison(comparison, str(against), verbose=verbose, **OUT.layout))
 
 
-def _format_check_command(options: dict[str, object]) -> str:
+def _format_check_command(options: Mapping[str, object]) -> str:
     """Return the `tfdoctor check` command with the given options, quoted for a shell."""
     arguments = (f" {name} {shlex.quote(clean_line(str(value)))}" for name, value in options.items() if value)
     return "tfdoctor check" + "".join(arguments)

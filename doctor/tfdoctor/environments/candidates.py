@@ -251,7 +251,7 @@ def list_unfixed(
             if any(_sets_inherited_variable(step, environment) for step in finding.remedies[0].steps):
                 actor = "you, in the shell that tfdoctor was started in"
             elif "" in obstacles:
-                actor = "you; `tfdoctor check -v` shows what else can be tried"
+                actor = "you (`tfdoctor check -v` shows what else can be tried)"
         elif any(remedy.changes_system for remedy in finding.remedies):
             reason = "This needs a change to the system; run it yourself:"
             actor = "the administrator of this machine"

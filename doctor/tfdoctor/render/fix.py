@@ -229,7 +229,7 @@ def _print_remaining(out: Page, result: FixResult) -> None:
     """Print what keeps TensorFlow from the GPU although fix has done what it may do, and who can change it."""
     remaining = result.remaining
     if remaining is not None:
-        text = f"What remains: {remaining.finding.title}. Who can change that: {remaining.actor}."
+        text = f"Still to do, by {remaining.actor}: {remaining.finding.title}."
         print_hanging(out, Text("  "), clean_line(text, limit=1000))
 
 

@@ -332,7 +332,11 @@ def _print_conflict(
         headline = "NVIDIA itself has TensorFlow for this machine; the package index has none with GPU code."
         print_hanging(out, format_mark(Status.WARNING), headline, style="bold")
     else:
-        headline = f"No installation of {target} meets this request."
+        headline = (
+            f"{target} cannot be installed so that it uses the GPU."
+            if version
+            else "No TensorFlow meets this request."
+        )
         print_hanging(out, format_mark(Status.BAD), clean_line(headline), style="bold")
     reasons = recommendation.conflict.reasons
     shown_reasons = reasons if verbose else _select_reasons(recommendation)[:max_reasons]

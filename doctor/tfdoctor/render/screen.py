@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
-from tfdoctor.core.facts import value_of
+from tfdoctor.core.facts import Absent, value_of
 from tfdoctor.core.findings import Severity, Status
 from tfdoctor.core.text import clean_line, join_words
 from tfdoctor.remedies.undo_hints import describe_undo_with_root_note, needs_root
@@ -253,9 +253,10 @@ def _print_areas(out: Page, report: Report, *, one_line: bool) -> None:
         if one_line and (area in good_areas or (area in unexamined_areas and len(unexamined_areas) > 1)):
             continue
         _print_area(out, area, report.main_finding)
+    reason = "is not installed" if isinstance(report.facts.tensorflow, Absent) else "could not be examined"
     if one_line and len(unexamined_areas) > 1:
         names = ", ".join(area.name for area in unexamined_areas)
-        print_hanging(out, format_mark(Status.UNKNOWN), f"{names}: skipped (TensorFlow is not installed)")
+        print_hanging(out, format_mark(Status.UNKNOWN), f"{names}: skipped (TensorFlow {reason})")
     if one_line and good_areas:
         names = ", ".join(area.name for area in good_areas if area.name != "Loader")
         print_hanging(out, format_mark(Status.GOOD), names)

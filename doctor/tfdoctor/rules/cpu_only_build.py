@@ -74,7 +74,7 @@ def check(context: RuleContext) -> Result:
         RULE.make_finding(
             Cause.CPU_ONLY_BUILD,
             Severity.ERROR,
-            f"{_explain_cpu_build(context, build, tensorflow)} It never uses a GPU, whatever else is installed.",
+            f"{_explain_cpu_build(context, build, tensorflow)} It can never use a GPU.",
             title=title,
             evidence=_list_evidence(context, tensorflow),
             remedies=remedies,

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 def check(context: RuleContext) -> Result:
     build, tensorflow = get_required_value(context.build), get_required_value(context.tensorflow)
-    if build.version is None or not build.is_exact_release:
-        return CouldNotCheck("this release is not in the table")
     if build.has_gpu_code is False:
         return NotApplicable("this TensorFlow has no GPU code")
+    if build.version is None or not build.is_exact_release:
+        return CouldNotCheck("this release is not in the table")
     problems = context.compat.list_problems(tensorflow.distribution or "tensorflow", build.version)
     active_problems = [
         problem

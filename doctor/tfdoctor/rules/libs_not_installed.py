@@ -74,7 +74,8 @@ def check(context: RuleContext) -> Result:
     names = [library.soname for library in libraries]
     are_all_missing = len(libraries) == len(build.required_libraries)
     explanation = (
-        "Neither the driver nor the plain `pip install tensorflow` includes CUDA's libraries. "
+        "TensorFlow needs the CUDA libraries. The driver does not include them, and neither does a plain `pip install "
+        "tensorflow`. "
         f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(build.required_libraries)}. "
         + (
             f"None of them is {context.location_phrase}."
