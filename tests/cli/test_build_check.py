@@ -20,7 +20,7 @@ from cli.dockerfile_cases import DockerfileCase
 from cli.dockerfile_cases_others import OTHER_CASES
 from cli.dockerfile_cases_pip import PIP_CASES
 from cli.dockerfile_cases_stages import STAGE_CASES
-from tfdoctor.cli.build_check import MAX_FILE_BYTES, make_file_reader
+from tfdoctor.cli.build_check import MAX_FILE_BYTES, check_container_file, make_file_reader
 from tfdoctor.cli.explain import load_documentation
 from tfdoctor.compat import Compat
 from tfdoctor.core.findings import Cause, OutcomeKind, Severity
@@ -596,3 +596,10 @@ def test_gpu_build_is_advised_with_a_base_that_fits(cuda: str, first: str) -> No
     )
     finding = next(item for item in report.findings if item.code == "TFD303")
     assert finding.remedies[0].commands[0].startswith(first)
+
+
+@pytest.mark.parametrize("tag", ["nightly", "devel", "custom-op", "3", "2024"])
+def test_tag_without_a_known_version_is_judged(tag: str) -> None:
+    text = f"FROM tensorflow/tensorflow:{tag}\n"
+    ((_, report, reason),) = check_container_file(text, Path("Dockerfile"), "Dockerfile", queries_index=False)
+    assert (report is not None, reason) == (True, "")

@@ -165,38 +165,23 @@ def make_project(folder: Path, shell: Path, file: str = "uv.lock") -> Path:
     ("file", "tool"),
     [("uv.lock", "uv"), ("poetry.lock", "poetry"), ("pdm.lock", "pdm"), ("Pipfile", "pipenv")],
 )
-def test_environment_of_a_project_is_chosen(tmp_path: Path, shell: Path, file: str, tool: str) -> None:
+def test_environment_of_a_project_is_named_and_not_run(
+    tmp_path: Path, shell: Path, file: str, tool: str
+) -> None:
+    """It may have come with the project's files: only `--python` runs it."""
     system = make_system(tmp_path, shell, PATH=f"{shell}:/usr/bin:/bin")
     python = make_project(tmp_path / "work", shell, file)
-    choice = choose_python(system, None)
-    assert (choice.path, choice.how) == (str(python), f"`{tool} run`")
-    (tmp_path / "work/src").mkdir()
-    below = LiveSystem(env=dict(system.env), cwd=str(tmp_path / "work/src"))
-    assert choose_python(below, None).path == str(python)
-    other = make_environment(tmp_path / "env", shell / "python3")
-    active = LiveSystem(env={**system.env, "VIRTUAL_ENV": str(other)}, cwd=system.cwd)
-    assert choose_python(active, None).path == f"{other}/bin/python"
-
-
-@pytest.mark.parametrize("trick", ["made elsewhere", "in the index of git", "anybody may write"])
-def test_environment_that_came_with_a_project_is_not_run(tmp_path: Path, shell: Path, trick: str) -> None:
-    system = make_system(tmp_path, shell, PATH=f"{shell}:/usr/bin:/bin")
-    python = make_project(tmp_path / "work", shell)
-    if trick == "made elsewhere":
-        (python.parent / "activate").write_text("VIRTUAL_ENV=/srv/them/.venv\n")
-    elif trick == "in the index of git":
-        (tmp_path / "work/.git").mkdir()
-        (tmp_path / "work/.git/index").write_bytes(b"DIRC\0\0.venv/bin/python\0")
-    else:
-        python.parent.chmod(0o777)
     choice = choose_python(system, None)
     assert choice.path == f"{shell}/python3"
     package = python.parent.parent / "lib/python3.9/site-packages/tensorflow"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    assert [(other.path, other.how) for other in find_other_pythons(system, choice, "")] == [
-        (str(python), "`uv run`")
-    ]
+    (tmp_path / "work/src").mkdir()
+    below = LiveSystem(env=dict(system.env), cwd=str(tmp_path / "work/src"))
+    for place in (system, below):
+        assert [(other.path, other.how) for other in find_other_pythons(place, choice, "")] == [
+            (str(python), f"`{tool} run`")
+        ]
 
 
 # ---------------------------------------------------------------- Jupyter

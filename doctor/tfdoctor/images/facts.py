@@ -297,7 +297,8 @@ def _cite_dockerfile(context: CheckContext, citations: _Citations, finding: Find
     severity = Severity.WARNING if citations.uncertain.intersection(evidence) else finding.severity
     remedies = finding.remedies
     if context.tensorflow.installed is None and context.tensorflow.state == "cpu":
-        official = context.compat.images.find_official(context.image.base.tensorflow_version or "")
+        version = context.image.base.tensorflow_version
+        official = context.compat.images.find_official(version) if version else None
         remedies = (context.make_build_remedy(),)
         if official is not None and official.recipe.has_working_libraries:
             tag = f"FROM {context.image.base.image_name.partition('@')[0]}-gpu"

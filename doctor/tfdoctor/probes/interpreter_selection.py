@@ -93,9 +93,6 @@ def choose_python(system: System, requested: str | None) -> PythonChoice:
                 on_path=_find_other_on_path(system, prefix),
             )
         unusable.append(diagnose_environment(system, variable, prefix))
-    project_choice = _choose_project_environment(system) if not unusable else None
-    if project_choice is not None:
-        return project_choice
     for name in ("python3", "python"):
         python = _find_on_path(system, name)
         if python:
@@ -201,18 +198,6 @@ def _find_python(system: System, prefix: str) -> str | None:
 # ---------------------------------------------------------------- environment of a project
 
 
-def _choose_project_environment(system: System) -> PythonChoice | None:
-    """Return the choice of the environment that `uv run` and the like use here, or None if there is none.
-
-    An environment that came with the project's files is not run: it is chosen only if this user created it here.
-    """
-    for python, tool in _iter_project_environments(system):
-        if _was_created_by_user(system, get_prefix(python)):
-            reason = f"this project's environment, which `{tool} run` uses"
-            return PythonChoice(python, f"`{tool} run`", reason)
-    return None
-
-
 def _iter_project_environments(system: System) -> Iterator[tuple[str, str]]:
     """Yield (interpreter, tool) of the environments of the project that contains the working folder."""
     folder = system.cwd.rstrip("/")
@@ -226,28 +211,6 @@ def _iter_project_environments(system: System) -> Iterator[tuple[str, str]]:
                 yield f"{prefix}/bin/python", tool
                 return
         folder = posixpath.dirname(folder)
-
-
-def _was_created_by_user(system: System, prefix: str) -> bool:
-    """Return whether this user created an environment at this path.
-
-    Files that came with a project, from a repository or an archive, do not know the folder that they are put into, or
-    git has them in its index. Everything must belong to this user, and nobody else may be allowed to write to it.
-    """
-    project = prefix.removesuffix("/.venv").removesuffix("/.pixi/envs/default")
-    try:
-        index = system.read_bytes(f"{project}/.git/index", limit=64 << 20)
-    except OSError:
-        index = b""
-    has_own_path = _was_created_as(system, prefix, prefix) or system.is_dir(f"{prefix}/conda-meta")
-    if not has_own_path or prefix.removeprefix(f"{project}/").encode() in index:
-        return False
-    paths = (project, prefix, f"{prefix}/bin", f"{prefix}/lib")
-    result = system.run(("stat", "-c", "%u %A", *paths), timeout=WHICH_TIMEOUT_S)
-    modes = [line.split() for line in result.stdout.splitlines()]
-    return len(modes) == len(paths) and all(
-        owner == str(system.platform.get("uid")) and mode[8:9] == "-" for owner, mode in modes
-    )
 
 
 # ---------------------------------------------------------------- requested by the user

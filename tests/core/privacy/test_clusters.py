@@ -113,6 +113,9 @@ def test_hosts_in_variables_of_launchers_are_replaced(name: str, value: str, hos
     [
         ("TF_CPP_MIN_LOG_LEVEL", " 3", "hunter2Zq7"),
         ("TF_GPU_ALLOCATOR", "cuda_malloc_async", "hunter2Zq7"),
+        ("CUDA_VISIBLE_DEVICES", "0, '1'; NoDevFiles", "Hunter2Passw0rd"),
+        ("NVIDIA_VISIBLE_DEVICES", "all", "alice-gpu17"),
+        ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility", "0,secretname"),
         ("TF_CPP_VMODULE", "gpu_device=2,bfc_allocator=1", "hunter2Zq7"),
         ("TF_FORCE_GPU_ALLOW_GROWTH", "True", "hunter2Zq7"),
         ("KERAS_BACKEND", "torch", "hunter2Zq7"),

@@ -470,6 +470,15 @@ VARIABLE_FORMS = {
         ),
         _SWITCH,
     ),
+    **dict.fromkeys(
+        ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
+        re.compile(
+            r"(?i)(?:cuda|gpu|mig|nodevfiles|none|void|null|all|[0-9a-f]{4,40}|[\s\d,;:'\"\[\](){}/_.-]){0,4000}"
+        ),
+    ),
+    "NVIDIA_DRIVER_CAPABILITIES": re.compile(
+        r"(?i)(?:all|compute|compat32|graphics|utility|video|display|ngx|[\s,;]){0,100}"
+    ),
     "CUDA_DEVICE_ORDER": re.compile(r"(?i)(?:fastest|first|pci|bus|id|[_ -])+"),
     "KERAS_BACKEND": re.compile(r"(?i)tensorflow|tf|jax|(?:py)?torch|theano|cntk|numpy|mxnet|openvino"),
     "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": re.compile(r"(?i)python|cpp|upb"),
