@@ -82,7 +82,7 @@ def test_conflict_is_reported(tfdoctor: Tfdoctor) -> None:
     assert "nvcr.io/nvidia/tensorflow:23.03-tf1-py3" in result.out
     printed = tfdoctor(*request, "--print")
     assert (printed.status, printed.out) == (1, ""), "a conflict is no Dockerfile"
-    assert "No installation" in printed.err
+    assert "cannot be installed so that it uses the GPU" in printed.err
     json_result = tfdoctor(*request, "--dry-run", "--json")
     assert json_result.status == 1
     validate(json_result.json, "recommend")
