@@ -75,7 +75,7 @@ def test_install_keeps_additional_requirements(minor: str, tmp_path: Path, uv_ca
     options = [
         "-r",
         str(tmp_path / "r.txt"),
-        "--python",
+        "--python-version",
         python,
         "--into",
         str(folder),
@@ -118,7 +118,17 @@ def test_installed_tensorflow_lists_the_gpus(
         pytest.skip(f"no Python {MINORS[minor]} here")
     folder = tmp_path / "an env"
     env = {**os.environ, "UV_CACHE_DIR": str(uv_cache), "PIP_NO_CACHE_DIR": "1", "UV_LINK_MODE": "hardlink"}
-    command = ["install", "--tf", minor, "--python", python, "--into", str(folder), "--anywhere", "--no-deep"]
+    command = [
+        "install",
+        "--tf",
+        minor,
+        "--python-version",
+        python,
+        "--into",
+        str(folder),
+        "--anywhere",
+        "--no-deep",
+    ]
     began = time.monotonic()
     try:
         done = subprocess.run(
