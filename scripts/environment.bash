@@ -1,5 +1,14 @@
-# Making the checkout's private virtual environments; sourced by scripts/tfdoctor, scripts/test and .ci/run.
+# Making the checkout's private virtual environments; sourced by the shell scripts of the project.
 # Nothing here changes an environment variable of the shell that sources it.
+
+# Prints the absolute entries of PATH: through another one, a program of the working folder would run. Until it is
+# called, scripts call programs with `command -p`, which does not search PATH.
+absolute_path() {
+  local path=:$PATH:
+  while [[ $path =~ :(|[^/:][^:]*): ]]; do path=${path/"${BASH_REMATCH[0]}"/:}; done
+  path=${path#:} path=${path%:}
+  printf '%s\n' "${path:-/usr/bin:/bin}"
+}
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -65,7 +74,8 @@ _trouble() {
       fi ;;
     *'imed out'* | *TimeoutError*)
       what="the package index does not answer." ;;
-    *'connection broken by'* | *'onnection refused'* | *'etwork is unreachable'* | *'o route to host'*)
+    *'connection broken by'* | *'onnection refused'* | *'etwork is unreachable'* | *'o route to host'* \
+      | *': Failed to parse: '*) # the last: of a proxy's password with a slash
       what="the package index cannot be reached." ;;
     *) return 0 ;;
   esac
