@@ -79,8 +79,7 @@ class CustomMetadataHook(MetadataHookInterface):
         """Add the README and the addresses to the metadata."""
         root = Path(self.root)
         links = load_links(root)
-        package = (root / "doctor" / "tfdoctor" / "__init__.py").read_text(encoding="utf-8")
-        version = re.findall(r'^__version__ = "(.+)"$', package, re.MULTILINE)[0]
+        version = metadata["version"]
         text = convert_readme((root / "README.md").read_text(encoding="utf-8"), links, version)
         metadata["readme"] = {"content-type": "text/markdown", "text": text}
         metadata["authors"] = [{"name": AUTHOR, "email": links.format_address()}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tfdoctor.core.toml import loads
 ROOT = Path(__file__).resolve().parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PROJECT = loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+sys.path.insert(0, str(ROOT / "scripts"))
 CONDA_NAMES = {"docker": "docker-py"}
 
 

@@ -48,7 +48,7 @@ def test_links_and_pictures_of_the_readme_work_on_an_index(hooks: Any) -> None:
 
 
 def test_the_addresses_come_from_one_variable(hooks: Any) -> None:
-    metadata: dict[str, Any] = {}
+    metadata: dict[str, Any] = {"version": "9.8.7"}
     hooks.CustomMetadataHook(str(ROOT), {}).update(metadata)
     assert all(links.PROJECT.partition("/")[0].lower() in url.lower() for url in metadata["urls"].values())
     assert metadata["readme"]["content-type"] == "text/markdown"
