@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import subprocess
@@ -21,11 +22,8 @@ def on_files(files: Files, config: Any) -> Files:
     """Add a page for each known message and each command. Raise CalledProcessError if they cannot be written."""
     from mkdocs.structure.files import File  # absent where only the functions below are used
 
-    with tempfile.TemporaryDirectory() as folder:
-        write_generated_pages(Path(folder))
-        for page in sorted(Path(folder).rglob("*.md")):
-            name = page.relative_to(folder).as_posix()
-            files.append(File.generated(config, name, content=page.read_text(encoding="utf-8")))
+    for name, content in render_generated_pages().items():
+        files.append(File.generated(config, name, content=content))
     return files
 
 
@@ -40,7 +38,9 @@ def on_post_build(config: Any, **_: object) -> None:
     """Write the explorer, llms.txt and each page as Markdown. Raise CalledProcessError if the explorer fails."""
     site = Path(config["site_dir"])
     pages = list_pages(config["nav"])
-    write_generated_pages(site)
+    for name, content in render_generated_pages().items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(content, encoding="utf-8")
     for _title, name in pages:
         if name.startswith("messages/"):
             continue
@@ -56,13 +56,19 @@ def on_post_build(config: Any, **_: object) -> None:
     )
 
 
-def write_generated_pages(folder: Path) -> None:
-    """Write the pages of messages and commands into subfolders of a folder."""
+@functools.cache
+def render_generated_pages() -> dict[str, str]:
+    """Return the pages of messages and commands as Markdown, by file name."""
     scripts = ROOT / "scripts"
-    subprocess.run(
-        [str(PYTHON), str(scripts / "generate_docs.py"), "--messages", str(folder / "messages")], check=True
-    )
-    subprocess.run([str(PYTHON), str(scripts / "command_pages.py"), str(folder / "commands")], check=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        messages = ("generate_docs.py", "--messages", folder / "messages")
+        for script, *arguments in (messages, ("command_pages.py", folder / "commands")):
+            subprocess.run([PYTHON, scripts / script, *arguments], check=True)
+        return {
+            page.relative_to(folder).as_posix(): page.read_text(encoding="utf-8")
+            for page in sorted(folder.rglob("*.md"))
+        }
 
 
 def list_pages(nav: Any) -> list[tuple[str, str]]:
