@@ -22,6 +22,7 @@ MACHINES = {
     "healthy-one-gpu": "healthy",
     "plain-pip-install": "libs-not-installed",
     "updated-without-restart": "driver-lib-mismatch",
+    "two-other-cudas": "libs-wrong-version",
     "blackwell-with-tf218": "gpu-too-new",
     "container-without-gpu": "container-no-gpu",
 }
@@ -77,7 +78,12 @@ def test_the_session_of_a_client() -> None:
         document = answers[number]["result"]["structuredContent"]
         assert document["verdict"]["cause"] == cause, name
         assert "facts" not in document
-    names = {**dict.fromkeys(range(10, 15), "check"), 20: "explain", 21: "matrix", 22: "recommend"}
+    names = {
+        **dict.fromkeys(range(10, 10 + len(MACHINES)), "check"),
+        20: "explain",
+        21: "matrix",
+        22: "recommend",
+    }
     for number, name in names.items():
         result = answers[number]["result"]
         assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
@@ -292,7 +298,16 @@ def test_an_independent_client() -> None:
     if not python:
         pytest.skip("TFDOCTOR_MCP_PYTHON names no Python with the package mcp")
     script = Path(__file__).with_name("client.py")
+    cases = [
+        *(("check", {"recording": f"demo:{name}"}, cause) for name, cause in MACHINES.items()),
+        *(("diagnose", {"text": text}, cause) for text, cause in LOGS.items()),
+    ]
     done = subprocess.run(
-        [python, str(script), *SERVER], capture_output=True, text=True, timeout=240, check=False
+        [python, str(script), *SERVER],
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -46,6 +46,11 @@ class Parameter:
     needs_permission: bool = False
     """Whether the parameter exists only if the user allows changes."""
 
+    @property
+    def max_chars(self) -> int:
+        """The largest length of a text, in characters."""
+        return {"log": MAX_LOG_CHARS, "text": MAX_TEXT_CHARS}.get(self.role, MAX_PATH_CHARS)
+
 
 @dataclass(frozen=True, slots=True)
 class ServerTool:
@@ -203,8 +208,7 @@ def make_input_schema(tool: ServerTool, *, allow_fix: bool) -> dict[str, Any]:
     """Return the JSON Schema of a tool's arguments."""
     properties = {}
     for name, parameter in _list_parameters(tool, allow_fix=allow_fix).items():
-        limit = {"log": MAX_LOG_CHARS, "text": MAX_TEXT_CHARS}.get(parameter.role, MAX_PATH_CHARS)
-        text: dict[str, Any] = {"type": "string", "maxLength": limit}
+        text: dict[str, Any] = {"type": "string", "maxLength": parameter.max_chars}
         if parameter.choices:
             text = {"type": "string", "enum": list(parameter.choices)}
         schema: dict[str, Any] = {
@@ -313,9 +317,8 @@ def _validate_arguments(arguments: Any, tool: ServerTool, parameters: Mapping[st
 
 def _validate_text(name: str, value: Any, parameter: Parameter) -> None:
     """Raise ArgumentError if a value is not a text that can be an argument."""
-    limit = {"log": MAX_LOG_CHARS, "text": MAX_TEXT_CHARS}.get(parameter.role, MAX_PATH_CHARS)
-    if not isinstance(value, str) or not value or len(value) > limit:
-        msg = f"`{name}` is a text of 1 to {limit} characters."
+    if not isinstance(value, str) or not value or len(value) > parameter.max_chars:
+        msg = f"`{name}` is a text of 1 to {parameter.max_chars} characters."
         raise ArgumentError(msg)
     if parameter.role != "log" and "\0" in value:
         msg = f"`{name}` contains a null character."
