@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
 from tfdoctor.cli.main import EXIT_STATUS_MEANINGS, iter_commands, main, make_command_group
+from tfdoctor.core.text import upper_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +60,7 @@ def page() -> str:
         lines += [text for example in examples for text in (".br", rf"\fB{_escape(example)}\fP")]
     lines.append(".SH EXIT STATUS")
     for status, meaning in EXIT_STATUS_MEANINGS.items():
-        lines += [".TP", rf"\fB{status}\fP", _format_text(f"{meaning[0].upper()}{meaning[1:]}.")]
+        lines += [".TP", rf"\fB{status}\fP", _format_text(f"{upper_first(meaning)}.")]
     return "\n".join(lines) + "\n"
 
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.core import versions
 from tfdoctor.core.facts import value_of
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core.text import upper_first
 from tfdoctor.prediction.fit.drivers import find_driver_version
 from tfdoctor.remedies.releases import make_best_release_remedies
 from tfdoctor.remedies.system import make_driver_remedy
@@ -167,7 +168,7 @@ def _find_support_problem(
         RULE.make_finding(
             Cause.DRIVER_TOO_OLD,
             Severity.WARNING,
-            f"{explanation[:1].upper()}{explanation[1:]}. Here is driver {driver_version}. It speaks CUDA "
+            f"{upper_first(explanation)}. Here is driver {driver_version}. It speaks CUDA "
             f"{_get_min_driver_cuda(driver_minimum)}, so CUDA's runtime may take it; whether all of it works is not known.",
             title=f"NVIDIA promises CUDA {cuda_series} only from driver {driver_minimum.minimum} on",
             short_title=f"older than CUDA {cuda_series} is promised for",

@@ -8,6 +8,7 @@ from tfdoctor.compat.fat_binaries import KernelCoverage, compute_coverage
 from tfdoctor.core import versions
 from tfdoctor.core.facts import value_of
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core.text import upper_first
 from tfdoctor.prediction.build import describe_build
 from tfdoctor.prediction.fit.constraints import Assessment, check_gpus_and_driver, check_ngc_image
 from tfdoctor.prediction.fit.models import Host
@@ -280,7 +281,7 @@ def _make_rejection_finding(simulated: SimulatedGpus, build: Build, reason: Reas
     return make_finding(
         reason.cause,
         f"TensorFlow {build.version} with these libraries is not for such a machine",
-        f"{reason.text[0].upper()}{reason.text[1:]}. TensorFlow may register the card, and operations fail: "
+        f"{upper_first(reason.text)}. TensorFlow may register the card, and operations fail: "
         "`tfdoctor recommend` does not offer this release for it.",
         (Remedy("See which releases work there.", (" ".join(["tfdoctor recommend", *options]),)),),
         (Evidence("the tables", reason.source),),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.causes.codes import BENCH_CODES
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.core.text import join_words
+from tfdoctor.core.text import join_words, upper_first
 from tfdoctor.extensions.bench.interconnects import add_measured_speeds, find_narrow_links
 from tfdoctor.extensions.bench.models import Bench, Crossover, Disturbance, is_gpu
 from tfdoctor.extensions.bench.noise import compute_speed_variation
@@ -274,7 +274,7 @@ def _find_disturbance(disturbance_text: str, disturbance: Disturbance, *, has_gp
             Cause.INCONCLUSIVE,
             Severity.WARNING,
             "The measurement was disturbed",
-            f"{disturbance_text[:1].upper()}{disturbance_text[1:]}. The times are right for this moment, not for the "
+            f"{upper_first(disturbance_text)}. The times are right for this moment, not for the "
             "machine alone.",
             remedies=(remedy,),
         )

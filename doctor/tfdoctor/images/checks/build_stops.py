@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.findings import Cause, Remedy, Severity
+from tfdoctor.core.text import upper_first
 from tfdoctor.images.checks.base import DockerfileRule
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
         RULE.make_finding(
             Cause.INCONCLUSIVE,
             Severity.ERROR,
-            f"{reason[0].upper()}{reason[1:]}.",
+            f"{upper_first(reason)}.",
             evidence=[context.cite(line)],
             remedies=[
                 Remedy(
