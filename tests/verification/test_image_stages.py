@@ -330,7 +330,7 @@ def test_image_of_another_architecture_is_named(
         (
             {"NVIDIA_DRIVER_CAPABILITIES": "utility"},
             {},
-            "The image's NVIDIA_DRIVER_CAPABILITIES keeps the driver's libcuda outside",
+            "The image's NVIDIA_DRIVER_CAPABILITIES excludes the driver's libcuda",
             "ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility",
         ),
         ({}, {"gpus": "none"}, "The container was started without GPUs, as asked", "tfdoctor verify app"),

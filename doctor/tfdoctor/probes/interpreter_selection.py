@@ -73,8 +73,7 @@ def choose_python(system: System, requested: str | None) -> PythonChoice:
 
     `requested` is the value of `--python`: a command, an interpreter, the folder of an environment, or a Jupyter
     kernel.json, which stands for the Python that it starts. If it is None, the Python of the active virtual or conda
-    environment is chosen, else that of the project in the working folder, else `python3` on PATH, else `python`. Raise
-    UsageError if there is no Python to run.
+    environment is chosen, else `python3` on PATH, else `python`. Raise UsageError if there is no Python to run.
     """
     if requested is not None:
         return _find_requested(system, requested)

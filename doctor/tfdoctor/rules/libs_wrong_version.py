@@ -152,7 +152,7 @@ def _build_link_finding(context: RuleContext, libraries: tuple[MissingLibrary, .
     return RULE.make_finding(
         Cause.LIBS_WRONG_VERSION,
         Severity.ERROR,
-        f"In {', '.join(folders)} {', '.join(targets)}. The functions inside differ, and {libraries[0].soname} does not open: "
+        f"In {', '.join(folders)} {', '.join(targets)}. The functions inside differ, and {libraries[0].soname} cannot be opened: "
         f"{libraries[0].resolution.error}.",
         title=f"{targets[0]}: another CUDA under the names that TensorFlow opens",
         evidence=[Evidence(resolution.path or "", f"leads to {resolution.real}") for resolution in linked],

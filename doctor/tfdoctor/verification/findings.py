@@ -191,8 +191,7 @@ def _make_foreign_architecture_finding(
         f"The kernel cannot run its programs (exec format error). Verify it on a machine with {image_architecture}.",
         (
             Remedy(
-                "If the registry has it for this machine, too, pull that one; if you build it, build it with this "
-                "platform.",
+                "Pull the image for this machine's processor if the registry has it, or build it for that.",
                 (
                     f"{engine} pull --platform linux/{architecture} {quote(image_name)}",
                     f"{engine} build --platform linux/{architecture} -t {choose_image_name(image_name)} .",

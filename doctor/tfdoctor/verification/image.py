@@ -190,11 +190,11 @@ def _explain_missing_gpu(
     capabilities = environment.get(CAPABILITIES_VARIABLE)
     if run.verify_request.gpus == "none":
         title = "The container was started without GPUs, as asked"
-        explanation = "--devices none gives it none. The host's driver was not asked."
+        explanation = "With --devices none a container gets no GPU. The host's driver was not examined."
         evidence = Evidence("--devices", "none")
         remedy = Remedy("Give it GPUs.", (run.build_command(gpus=False),))
     elif capabilities is not None and excludes_capability(capabilities, "compute"):
-        title = f"The image's {CAPABILITIES_VARIABLE} keeps the driver's libcuda outside"
+        title = f"The image's {CAPABILITIES_VARIABLE} excludes the driver's libcuda"
         explanation = f"It is {capabilities!r}: without `compute` a container gets no libcuda.so.1."
         evidence = Evidence(f"ENV {CAPABILITIES_VARIABLE}", capabilities)
         remedy = make_capabilities_remedy(build_target(facts, compat, run.image))

@@ -52,10 +52,10 @@ def lint_container_file(
             evidence = next((item for item in finding.evidence if item.line is not None), None)
             is_here = evidence is not None and (start is None or evidence.source == start.file)
             line = (evidence.line or 1) if evidence is not None and is_here else start.line if start else 1
-            place = f" ({evidence.source}, line {evidence.line})" if evidence and not is_here else ""
+            location = f" ({evidence.source}, line {evidence.line})" if evidence and not is_here else ""
             problem = LintProblem(
                 kind_name=NAME_BY_CODE.get(finding.code, finding.cause.value),
-                message=f"{finding.title}{place}. {_format_remedy(finding)}".strip(),
+                message=f"{finding.title}{location}. {_format_remedy(finding)}".strip(),
                 line=line,
                 column=1,
                 path=str(path),
