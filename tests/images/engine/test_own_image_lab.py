@@ -83,6 +83,7 @@ def test_it_examines_what_is_mounted(ground: ImageEngine, tmp_path: Path) -> Non
             "--rm",
             "--network=none",
             f"--volume={tmp_path}:/work:ro",
+            f"--volume={environment}:/opt/tf:ro",
             TAG,
             *words,
             "--json",
@@ -95,6 +96,5 @@ def test_it_examines_what_is_mounted(ground: ImageEngine, tmp_path: Path) -> Non
     assert run("lint", "train.py")["findings"][0]["code"] == "TFD711"  # type: ignore[index]
     assert run("check", "--from", "demo:plain-pip-install")["verdict"]["cause"] == "libs-not-installed"  # type: ignore[index]
     assert (
-        run("check", "--python", "/work/env")["facts"]["python"]["known"]["executable"]
-        == "/work/env/bin/python"
+        run("check", "--python", "/opt/tf")["facts"]["python"]["known"]["executable"] == "/opt/tf/bin/python"
     )  # type: ignore[index]
