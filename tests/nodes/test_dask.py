@@ -62,7 +62,7 @@ ADDRESS = re.compile(r"Scheduler at:\s+(tcp://[\d.]+:\d+)")
 
 
 def start_dask(*arguments: str, log: Path, **env: str) -> subprocess.Popen[bytes]:
-    defaults = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "20 s", "PYTHONWARNINGS": "ignore"}
+    defaults = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "5 minutes", "PYTHONWARNINGS": "ignore"}
     with log.open("wb") as stream:
         return subprocess.Popen(
             [sys.executable, "-m", "distributed.cli." + arguments[0], *arguments[1:]],
