@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,46 @@ def test_files_are_read_only_in_the_folder(tmp_path: Path) -> None:
         assert "outside" in result["content"][0]["text"] or "no demonstration" in result["content"][0]["text"]
 
 
+def test_only_the_python_of_an_environment_runs(tmp_path: Path) -> None:
+    inside, outside, ran = tmp_path / "inside", tmp_path / "outside", tmp_path / "ran"
+    tool = outside / "tool"
+    scripts = [inside / "deploy.sh", inside / "python", inside / "named/bin/other", tool]
+    for script in scripts:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(f'#!/bin/sh\necho "$0" >>"{ran}"\n')
+        script.chmod(0o755)
+    (inside / "link").symlink_to(tool)
+    for name in ("named", "foreign", "led-out"):
+        (inside / name).mkdir(exist_ok=True)
+        (inside / name / "pyvenv.cfg").touch()
+    (inside / "foreign/bin").mkdir()
+    (inside / "foreign/bin/python").symlink_to(tool)
+    (inside / "led-out/bin").symlink_to(outside)
+    (outside / "python").symlink_to(sys.executable)
+    names = ["deploy.sh", "python", "named/bin/other", "link", "foreign", "foreign/bin/python", "led-out"]
+    answers = exchange(
+        *(call(number, "check", python=name) for number, name in enumerate(names)),
+        *(call(100 + number, "fix", python=name) for number, name in enumerate(names)),
+        options=("--folder", str(inside)),
+        cwd=tmp_path,
+    )
+    for number in range(len(names)):
+        for result in (answers[number]["result"], answers[100 + number]["result"]):
+            assert result["isError"], names[number]
+    assert not ran.exists(), ran.read_text()
+
+
+def test_python_of_an_environment_runs(tmp_path: Path) -> None:
+    venv.create(tmp_path / "env", symlinks=True)
+    names = ["env", "env/bin/python", str(tmp_path / "env/bin/python3")]
+    answers = exchange(
+        *(call(number, "check", python=name) for number, name in enumerate(names)),
+        options=("--folder", str(tmp_path)),
+    )
+    for number, name in enumerate(names):
+        assert not answers[number]["result"].get("isError"), name
+
+
 @pytest.mark.parametrize(
     ("line", "code"),
     [
@@ -197,6 +238,8 @@ run()
         ("check", {"deep": "yes"}),
         ("check", {"for": "rm"}),
         ("check", {"recording": "a\0b"}),
+        ("check", {"python": "--yes"}),
+        ("fix", {"python": "-"}),
         ("diagnose", {}),
         ("diagnose", {"text": "a", "file": "b"}),
         ("matrix", {}),
@@ -215,7 +258,7 @@ def test_wrong_arguments_are_refused(name: str, arguments: Any, tmp_path: Path) 
 def test_an_argument_is_never_an_option(name: str, tmp_path: Path) -> None:
     tool = TOOLS[name]
     for parameter, spec in tool.parameters.items():
-        if spec.kind == "boolean" or spec.choices or spec.role == "log":
+        if spec.kind == "boolean" or spec.choices or spec.role in ("log", "python"):
             continue
         for text in ("--yes", "-h", "--", "-"):
             value = [text] if spec.kind == "array" else text

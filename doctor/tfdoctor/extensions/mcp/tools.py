@@ -7,9 +7,11 @@ and no argument can become an option: values follow `--option=` or `--`.
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.core.records import dataclass
+from tfdoctor.probes.interpreter_selection import INTERPRETER_PATHS
 from tfdoctor.remedies.tools import Tool
 from tfdoctor.system.archive import DEMO_PREFIX, DEMOS
 
@@ -25,6 +27,7 @@ MAX_ITEMS = 100
 CALL_TIMEOUT_S = 120.0
 FIX_TIMEOUT_S = 3600.0
 """The time limit of `fix` when it installs packages."""
+_PYTHON_NAME = re.compile(r"(python|pypy|graalpy)[\d.]*(t|d)?(\.exe)?")
 
 
 class ArgumentError(ValueError):
@@ -336,22 +339,44 @@ def _validate_text(name: str, value: Any, parameter: Parameter) -> None:
 def _resolve_argument(name: str, text: str, parameter: Parameter, folders: Sequence[str]) -> str:
     """Return the word of the command line for a text. Raise ArgumentError if a path is not allowed.
 
-    Relative paths start at the first allowed folder. The path of a Python may end in a link that leads out, as that of
-    every virtual environment does; its folder may not.
+    Relative paths start at the first allowed folder.
     """
     if parameter.role not in ("path", "recording", "python"):
         return text
     if parameter.role == "recording" and text.startswith(DEMO_PREFIX):
         return text
     path = os.path.normpath(os.path.join(folders[0], text))  # noqa: PTH118 - pathlib takes long to load
-    if parameter.role == "python" and not os.path.isdir(path):  # noqa: PTH112
-        resolved = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))  # noqa: PTH118, PTH119, PTH120
-    else:
-        resolved = os.path.realpath(path)
+    resolved = _resolve_python(path) if parameter.role == "python" else os.path.realpath(path)
     if not any(os.path.commonpath([folder, resolved]) == folder for folder in folders):
         msg = (
             f"`{name}` lies outside the allowed folders ({', '.join(folders)}). "
             "The user can allow more: tfdoctor mcp --folder FOLDER"
         )
         raise ArgumentError(msg)
+    if parameter.role == "python" and not _is_environment_python(resolved):
+        msg = (
+            f"`{name}` names no Python of a virtual or conda environment: its folder, or bin/python in that."
+        )
+        raise ArgumentError(msg)
     return resolved
+
+
+def _resolve_python(path: str) -> str:
+    """Return the path of the Python in the folder of an environment, or of the one that is named itself.
+
+    Links are followed, except that of the Python itself: that of a virtual environment leads out.
+    """
+    found = next((name for name in INTERPRETER_PATHS if os.path.exists(f"{path}/{name}")), None)  # noqa: PTH110
+    folder, name = os.path.split(f"{path}/{found}" if found is not None else path)
+    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118
+
+
+def _is_environment_python(path: str) -> bool:
+    """Return whether a file is called Python, where it is and where its link leads, and lies in an environment."""
+    names = (os.path.basename(path), os.path.basename(os.path.realpath(path)))  # noqa: PTH119
+    folder = os.path.dirname(path)  # noqa: PTH120
+    return all(_PYTHON_NAME.fullmatch(name) for name in names) and any(
+        os.path.exists(f"{prefix}/{mark}")  # noqa: PTH110
+        for prefix in (folder, os.path.dirname(folder))  # noqa: PTH120
+        for mark in ("pyvenv.cfg", "conda-meta")
+    )
