@@ -27,11 +27,10 @@ if TYPE_CHECKING:
     [
         ("PATH", "/a:.:b::/proc/self/cwd:/c", "/a:/c"),
         ("PATH", ".", ""),
-        ("LD_LIBRARY_PATH", "/a:.::sub;/c", "/a:sub:/c"),
+        ("LD_LIBRARY_PATH", "/a:.::sub;/c", "/a:/c"),
         ("LD_LIBRARY_PATH", ".:", None),
         ("LD_LIBRARY_PATH", "/proc/self/cwd:/a", "/a"),
-        ("LD_LIBRARY_PATH", "/proc/other", "/proc/other"),
-        ("LD_LIBRARY_PATH", "", ""),
+        ("LD_LIBRARY_PATH", "../lib", None),
         ("PYTHONPATH", ".", "."),
     ],
 )

@@ -193,32 +193,20 @@ def isolate_module_command(command: Sequence[str]) -> Sequence[str]:
 def drop_working_folder(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables without entries that let a child execute files of the working directory.
 
-    These are relative entries of PATH, and entries of LD_LIBRARY_PATH that name the working directory itself. The
-    latter are usually empty by accident. Subfolders stay in LD_LIBRARY_PATH, because an import may need them.
+    These are the empty and the relative entries of PATH and LD_LIBRARY_PATH, and those in /proc, which may lead there.
     """
     env = dict(env)
     if os.name != "posix":
         return env
-    if "PATH" in env:
-        entries = env["PATH"].split(":")
-        env["PATH"] = ":".join(
-            entry for entry in entries if entry.startswith("/") and not entry.startswith("/proc/")
-        )
-    if library_path := env.get("LD_LIBRARY_PATH"):
-        remaining_entries = [
-            entry for entry in re.split("[:;]", library_path) if not _is_working_folder(entry)
-        ]
-        env["LD_LIBRARY_PATH"] = ":".join(remaining_entries)
-        if not remaining_entries:
-            del env["LD_LIBRARY_PATH"]
+    for name, separators in (("PATH", ":"), ("LD_LIBRARY_PATH", "[:;]")):
+        if env.get(name):
+            entries = re.split(separators, env[name])
+            env[name] = ":".join(
+                entry for entry in entries if entry.startswith("/") and not entry.startswith("/proc/")
+            )
+            if not env[name] and name == "LD_LIBRARY_PATH":
+                del env[name]
     return env
-
-
-def _is_working_folder(entry: str) -> bool:
-    """Return whether a search path entry names the working directory, other than by its absolute path."""
-    if entry.startswith("/") and not entry.startswith("/proc/"):
-        return False
-    return os.path.realpath(entry or ".") == os.path.realpath(".")
 
 
 def run_program(
