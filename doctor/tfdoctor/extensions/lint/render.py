@@ -149,7 +149,12 @@ def _escape_property(text: str) -> str:
 
 
 def _format_github(result: LintResult, **_options: Any) -> str:
-    """Return a GitHub annotation for each problem and each unreadable file."""
+    """Return a GitHub annotation for each problem and each unreadable file, with redacted texts: logs of CI are public."""
+    from tfdoctor.system.identity import make_redactor
+
+    redacted_texts = make_redactor(os.environ, include_local_names=True).redact_texts(
+        [problem.message for problem in result.problems] + [file.reason for file in result.unreadable_files]
+    )
     lines = []
     for problem in result.problems:
         location = f"file={_escape_property(problem.path)}"
@@ -158,9 +163,11 @@ def _format_github(result: LintResult, **_options: Any) -> str:
         title = _escape_property(f"{problem.code} {problem.kind_name}")
         cell = f"cell {problem.cell_number}, line {problem.line}: " if problem.cell_number is not None else ""
         level = "error" if problem.severity is Severity.ERROR else "warning"
-        lines.append(f"::{level} {location},title={title}::{_escape_message(cell + problem.message)}")
+        lines.append(
+            f"::{level} {location},title={title}::{_escape_message(cell + redacted_texts[problem.message])}"
+        )
     lines += [
-        f"::warning file={_escape_property(unreadable.path)}::{_escape_message(unreadable.reason)}"
+        f"::warning file={_escape_property(unreadable.path)}::{_escape_message(redacted_texts[unreadable.reason])}"
         for unreadable in result.unreadable_files
     ]
     return "".join(f"{line}\n" for line in lines)
