@@ -41,6 +41,8 @@ _MIN_DRIVER_BRANCH = 100
 _MAX_MACHINES = 64
 """Limit for the combinations of GPUs that are planned for if GPU names are ambiguous."""
 _GPU_SEPARATOR = re.compile(r"[,;+&]|\band\b")
+_SMALL_NUMBER = re.compile(r"\s*[+-]?\d{1,2}\s*")
+"""A number of cards, their index, or a capability without its point. No card has such a name."""
 _MIG_INSTANCE = re.compile(r"(?<=\S)\s+MIG\s+(\d{1,2}g\.\d{1,3}gb(?:\+\S{1,12})?)$", re.IGNORECASE)
 """The profile at the end of a MIG instance's name, as in `NVIDIA A100-SXM4-40GB MIG 3g.20gb`."""
 _PYTHON_PATTERN = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
@@ -214,6 +216,10 @@ def parse_gpu(compat: Compat, text: str, option: str = "--gpu") -> HostGpu:
             msg = f"{option}: {error}."
             raise UsageError(msg, hint=f"A card's name, or its compute capability: {option} 8.6.") from error
         return HostGpu(f"compute capability {text}", text)
+    if _SMALL_NUMBER.fullmatch(text):
+        msg = f"{option}: `{text}` is neither the name of a card nor a compute capability."
+        hint = f"Give its name, or its compute capability with the point: {option} 8.6. Repeat {option} for several."
+        raise UsageError(msg, hint=hint)
     instance = _MIG_INSTANCE.search(text)
     if instance is not None:
         gpu = parse_gpu(compat, text[: instance.start()], option)

@@ -93,7 +93,7 @@ def check_output_file(
         message = f"{option}: this user may not write to {display_name}."
         raise Error(message, hint="Name another place.")
     if shutil.disk_usage(target.parent).free < MIN_FREE_BYTES:
-        message = f"{option}: there is no space left in {clean_line(str(target.parent))}."
+        message = f"{option}: there is no space left for {display_name}."
         raise Error(message, hint="Name another place.")
 
 

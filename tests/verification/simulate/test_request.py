@@ -79,6 +79,9 @@ def test_branch_means_its_newest_driver() -> None:
     ("names", "options", "said"),
     [
         (("RTX 9999",), {}, "no NVIDIA GPU called"),
+        (("8",), {}, "neither the name of a card nor a compute capability"),
+        (("-1",), {}, "neither the name of a card nor a compute capability"),
+        (("86",), {}, "neither the name of a card nor a compute capability"),
         (("GTX 750 Ti",), {}, "compute capability 3.0 and 5.0"),
         (("99.0",), {}, "no NVIDIA GPU of compute capability 99.0"),
         (("RTX 4090",), {"driver": "999"}, "no driver of branch 999 is known"),
