@@ -196,7 +196,7 @@ def test_arguments_choose_the_tests(
     checkout = copy_scripts(tmp_path)
     bin_folder = checkout / ".venv-test" / "bin"
     bin_folder.mkdir(parents=True)
-    for name in ("python", "ruff", "mypy", "lint-imports"):
+    for name in ("python", "ruff", "mypy", "lint-imports", "zizmor"):
         (bin_folder / name).write_text('#!/bin/sh\nenv\nfor a in "$@"; do echo "arg=$a"; done\n')
         (bin_folder / name).chmod(0o755)
     state = f"{checkout}\n{(ROOT / 'pyproject.toml').read_text(encoding='utf-8')}"
@@ -221,7 +221,7 @@ def test_arguments_choose_the_tests(
     workers = min(len(os.sched_getaffinity(0)) + 1, 8)
     side_by_side = [] if words else ["--numprocesses", str(workers), "--dist", "worksteal"]
     assert arguments == ["-m", "pytest", *side_by_side, *given]
-    assert done.stderr.count("ok ") == (0 if "--only" in words else 4)
+    assert done.stderr.count("ok ") == (0 if "--only" in words else 5)
 
 
 def load_script(name: str) -> ModuleType:
