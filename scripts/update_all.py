@@ -1,7 +1,9 @@
 """Refresh everything in compat/ and docs/ that can be regenerated, in order of dependence.
 
     python scripts/update_all.py                # offline: what follows from the authored tables, and the pages
-    python scripts/update_all.py --fetch        # also measure new releases from the package index (uv, network)
+    python scripts/update_all.py --fetch        # also measure new releases from the package index (uv, network), and
+                                                # run the tests of the tables, with their expected outputs refreshed
+    python scripts/update_all.py --todo         # only: what a person must author for the newest release
     python scripts/update_all.py --check        # change nothing; exit 1 where something is stale
     python scripts/update_all.py --check --fetch 3    # and measure three releases anew and compare
     python scripts/update_all.py --ages         # only: exit 1 where a table is old and nobody said why
@@ -50,6 +52,8 @@ SCRIPTS = ROOT / "scripts"
 COMPAT = ROOT / "compat"
 REASONS = SCRIPTS / "update_support" / "table_ages.json"
 REVIEW_INTERVAL = dt.timedelta(days=120)
+TESTS = ("compat", "golden", "pages", "planning", "prediction", "render", "rules")
+"""Folders of tests that depend on the tables."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,9 @@ def list_steps(fetch: int | None) -> list[Step]:
     ):
         command = (python, str(SCRIPTS / script))
         pending.append(Step(page, command, (*command, "--check")))
+    if fetch is not None:
+        tests = (python, "-m", "pytest", "-q", "--quick", *(f"tests/{folder}" for folder in TESTS))
+        pending.append(Step("tests of the tables, and their expected outputs", (*tests, "--refresh"), tests))
     return pending
 
 
@@ -151,7 +158,7 @@ def format_report(failures: Sequence[str], today: dt.date) -> str:
     """Return what git sees as changed, what failed, and which tables need a look, as Markdown."""
     git = shutil.which("git") or "git"
     done = subprocess.run(
-        [git, "diff", "--numstat", "--", "compat", "docs"],
+        [git, "diff", "--numstat", "--", "compat", "docs", "tests"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -165,12 +172,26 @@ def format_report(failures: Sequence[str], today: dt.date) -> str:
         *(["| file | lines | |", "|---|---|---|", *changes] if changes else ["Nothing."]),
     ]
     lines += ["", "## Failed", "", *([f"- {name}" for name in failures] or ["Nothing."])]
+    lines += ["", "## To author", "", describe_todo(today)]
     reasons = load_reasons()
-    lines += ["", "## Tables, oldest first", "", "| table | as of | days | reason |", "|---|---|---|---|"]
+    lines += ["## Tables, oldest first", "", "| table | as of | days | reason |", "|---|---|---|---|"]
     for name, as_of in sorted(load_dates().items(), key=lambda item: item[1]):
         days = (today - dt.date.fromisoformat(as_of)).days
         lines.append(f"| {name} | {as_of} | {days} | {reasons[name][1] if name in reasons else ''} |")
     return "\n".join(lines) + "\n"
+
+
+def describe_todo(today: dt.date) -> str:
+    """Return the checklist of the newest releases, or why there is none."""
+    from tfdoctor.compat import Compat, DataError
+    from update_support.checklist import (
+        format_checklist,  # needs the environment of the tests; --ages does not
+    )
+
+    try:
+        return format_checklist(Compat.load(), today)
+    except DataError as error:
+        return f"The tables cannot be read: {error}\n"
 
 
 def print_old_tables(today: dt.date) -> int:
@@ -198,11 +219,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="measure new releases from the index; with --check: N releases anew",
     )
     parser.add_argument("--ages", action="store_true", help="only say which tables are old")
+    parser.add_argument(
+        "--todo", action="store_true", help="only say what a person must author for the newest release"
+    )
     parser.add_argument("--report", type=Path, metavar="FILE", help="write what changed to this file")
     options = parser.parse_args(arguments)
     today = dt.datetime.now(tz=dt.timezone.utc).date()
     if options.ages:
         return print_old_tables(today)
+    if options.todo:
+        print(describe_todo(today), end="")
+        return 0
     stale = []
     for step in list_steps(options.fetch):
         print(f"{'checking' if options.check else 'writing'} {step.name}", file=sys.stderr, flush=True)
@@ -210,6 +237,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
             stale.append(step.name)  # the others may still succeed
     print_old_tables(today)
+    if options.fetch is not None:
+        print(f"\nTo author:\n\n{describe_todo(today)}", end="")
     if options.report is not None:
         options.report.write_text(format_report(stale, today), encoding="utf-8")
     if stale:

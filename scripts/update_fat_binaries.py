@@ -31,6 +31,7 @@ from tfdoctor.core import versions
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.verification.simulate.kernels import READ_TIMEOUT_S
+from update_support.files import report_errors, write_file
 from update_support.whole_wheels import download_wheel, find_newest_python, list_last_patches, select_releases
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def write_table(measured: dict[str, dict[str, int]]) -> None:
     lines = ",\n  ".join(json.dumps(entry) for entry in rows)
     today = dt.datetime.now(tz=dt.timezone.utc).date()
     head = f'"schema_version": 1,\n "as_of": "{today}",\n "sources": {json.dumps(SOURCES)}'
-    TABLE.write_text(f'{{{head},\n "releases": [\n  {lines}\n ]}}\n', encoding="utf-8")
+    write_file(TABLE, f'{{{head},\n "releases": [\n  {lines}\n ]}}\n')
 
 
 def check_table(compat: Compat, measured: dict[str, dict[str, int]]) -> int:
@@ -138,4 +139,4 @@ def check_table(compat: Compat, measured: dict[str, dict[str, int]]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(report_errors(main))

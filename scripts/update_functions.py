@@ -34,6 +34,7 @@ from packaging.version import Version
 
 from checkout import ROOT
 from update_support import by_release
+from update_support.files import report_errors, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -265,11 +266,8 @@ def fetch(measured: dict[str, dict[str, Any]], only: SpecifierSet | None, as_of:
             measured[version] = measure(web, urls[release["wheel"]])
             print(f"{version}: {len(measured[version])} files, {time.monotonic() - start:.0f} s", flush=True)
             order = sorted(measured, key=Version)
-            TABLE.write_text(
-                render({version_text: measured[version_text] for version_text in order}, as_of),
-                encoding="utf-8",
-            )
+            write_file(TABLE, render({version_text: measured[version_text] for version_text in order}, as_of))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report_errors(main))

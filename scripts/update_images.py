@@ -1,6 +1,6 @@
 # /// script
 # requires-python = ">=3.10"
-# dependencies = ["packaging>=22", "requests>=2.28", "tomli>=2; python_version < '3.11'"]
+# dependencies = ["docker>=7", "packaging>=22", "requests>=2.28", "tomli>=2; python_version < '3.11'"]
 # ///
 """Refresh compat/manifests.json: digest, size, variables and labels of the images that plans build on.
 
@@ -11,7 +11,7 @@
 
 Needs a network with a registry, and downloads no image. If the registry no longer has an image, this is reported and
 its row stays; add it to `[[deleted]]` of compat/images.toml, which is authored. If the registry does not answer,
-nothing is written for that image, and the exit status is 1.
+nothing is written for that image, the date of the table stays, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from checkout import ROOT
 from tfdoctor.compat import Compat
 from tfdoctor.prediction.fit.images import list_fitting_tags
+from update_support.files import report_errors, write_file
 from update_support.manifests import ManifestError, Registry
 
 if TYPE_CHECKING:
@@ -51,9 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not chosen:
         print("no image of a plan begins so", file=sys.stderr)
         return 2
-    failed = refresh(rows, chosen, Registry(options.registry))
-    TABLE.write_text(render_table(rows, today()), encoding="utf-8")
-    return 1 if failed else 0
+    gone, unanswered = refresh(rows, chosen, Registry(options.registry))
+    if unanswered < len(chosen):
+        as_of = today() if chosen == names and not unanswered else load_date()
+        write_file(TABLE, render_table(rows, as_of))
+    return 1 if gone or unanswered else 0
 
 
 def list_images(compat: Compat) -> list[str]:
@@ -86,21 +89,30 @@ def load_rows() -> dict[str, dict[str, Any]]:
     return {row["image"]: row for row in json.loads(TABLE.read_text(encoding="utf-8"))["images"]}
 
 
-def refresh(rows: dict[str, dict[str, Any]], names: Sequence[str], registry: Registry) -> int:
-    """Ask the registry for each image, update `rows` in place, and return the number of failures."""
-    failed = 0
+def load_date() -> dt.date:
+    """Return the date of the present table: the day on which every image was asked for."""
+    return dt.date.fromisoformat(json.loads(TABLE.read_text(encoding="utf-8"))["as_of"])
+
+
+def refresh(rows: dict[str, dict[str, Any]], names: Sequence[str], registry: Registry) -> tuple[int, int]:
+    """Ask the registry for each image, and update `rows` in place.
+
+    Return how many images are gone and about how many the registry did not answer.
+    """
+    gone = unanswered = 0
     for name in names:
         try:
             facts = registry.describe_image(name)
         except ManifestError as error:
-            failed += 1
+            gone += error.gone
+            unanswered += not error.gone
             message = "is gone: see [[deleted]] in compat/images.toml" if error.gone else str(error)
             print(f"{name}: {message}", file=sys.stderr)
             continue
         row = {"image": name, **facts, "read": today().isoformat(), "evidence": "measured"}
         row["sources"] = ["its registry: manifest and configuration for linux/amd64"]
         rows[name] = {key: value for key, value in row.items() if value not in ({}, None)}
-    return failed
+    return gone, unanswered
 
 
 def render_table(rows: dict[str, dict[str, Any]], day: dt.date) -> str:
@@ -112,12 +124,11 @@ def render_table(rows: dict[str, dict[str, Any]], day: dt.date) -> str:
 
 def check(names: Sequence[str], rows: dict[str, dict[str, Any]]) -> int:
     """Return 1 if the table is not as this script writes it or has images that no plan names, and print why."""
-    as_of = json.loads(TABLE.read_text(encoding="utf-8"))["as_of"]
     _ = Compat.load().manifests  # parses strictly, so it raises if the table is malformed
     problems = [f"no plan builds on {name}" for name in rows if name not in names]
     if len(names) < MINIMUM:
         problems.append(f"plans name {len(names)} images, and {MINIMUM} are the least")
-    if TABLE.read_text(encoding="utf-8") != render_table(rows, dt.date.fromisoformat(as_of)):
+    if TABLE.read_text(encoding="utf-8") != render_table(rows, load_date()):
         problems.append("the file is not as it is written: order or form")
     for problem in problems:
         print(f"compat/manifests.json: {problem}", file=sys.stderr)
@@ -125,4 +136,4 @@ def check(names: Sequence[str], rows: dict[str, dict[str, Any]]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report_errors(main))

@@ -36,6 +36,7 @@ from checkout import ROOT
 from tfdoctor.compat import Compat
 from tfdoctor.compat.locks import format_lock_name, format_tools_lock_name
 from tfdoctor.core import versions
+from update_support.files import report_errors, write_file
 from update_support.trials import (
     LOCKS,
     TrialEnvironment,
@@ -259,11 +260,8 @@ def write_table(table: dict[str, Any]) -> None:
         f"{json.dumps(key)}:{json.dumps(value, ensure_ascii=False, separators=(',', ':'))}"
         for key, value in table.items()
     )
-    path = FOLDER / f"{minor(table['tensorflow'])}.json"
     FOLDER.mkdir(exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(f"{{{lines}}}\n", encoding="utf-8")
-    part.replace(path)
+    write_file(FOLDER / f"{minor(table['tensorflow'])}.json", f"{{{lines}}}\n")
 
 
 def main() -> int:
@@ -321,4 +319,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(report_errors(main))

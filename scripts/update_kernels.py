@@ -31,6 +31,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.compat.kernels import Types, load_kernels
 from tfdoctor.core import versions
 from update_support.by_release import format_spans
+from update_support.files import report_errors, write_file
 from update_support.registered_kernels import group_by_operation
 from update_support.trials import find_python
 from update_support.whole_wheels import download_wheel, list_last_patches, select_releases
@@ -90,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             }
             for operation, kinds in group_by_operation(data).items()
         }
-        TABLE.write_text(render_table(measured), encoding="utf-8")
+        write_file(TABLE, render_table(measured))
         print(f"{version}: {len(measured[version])} operations")
     return 1 if failed else check(compat, measured)
 
@@ -213,4 +214,4 @@ def check(compat: Compat, measured: Mapping[str, Operations]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(report_errors(main))

@@ -51,7 +51,8 @@ from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.locks import Lock, format_tools_lock_name, read_lock
 from tfdoctor.compat.wheels import CudaSet, read_sets
 from tfdoctor.core import versions
-from update_support.targets import Target, list_targets, make_filter
+from update_support.files import report_errors, write_file
+from update_support.targets import DAYS, Target, list_targets, make_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from update_support.resolve import Pin
 
 FOLDER = ROOT / "compat" / "locks"
-DAYS = 30
 TOOLS_UNTIL = "2025-07-31"
 TOOLS = ("pip", "setuptools<81", "wheel")
 """Requirements of the build tools.
@@ -200,7 +200,7 @@ def write(path: Path, text: str) -> bool:
     if path.is_file() and path.read_text(encoding="ascii") == text:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="ascii")
+    write_file(path, text)
     return True
 
 
@@ -364,4 +364,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report_errors(main))

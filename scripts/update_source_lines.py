@@ -41,6 +41,7 @@ from packaging.version import Version
 from checkout import ROOT
 from update_support import by_release
 from update_support.by_release import list_releases
+from update_support.files import report_errors, write_file
 from update_support.log_lines import Logged, list_messages
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ def main() -> int:
     if problems := [problem for problem in find_problems(json.loads(text)) if problem.startswith("only")]:
         print("\n".join(problems), file=sys.stderr)
         return 1
-    TABLE.write_text(text, encoding="utf-8")
+    write_file(TABLE, text)
     by_release.print_count(len(json.loads(text)["releases"]))
     return 0
 
@@ -324,13 +325,11 @@ def fetch(cache: Path, rows: list[dict[str, Any]], specifier: SpecifierSet, pres
             continue
         start = time.monotonic()
         messages = measure(web, row.get("url") or urls[row["wheel"]])
-        part = path.with_suffix(".part")
         build_fields = {key: row[key] for key in ("package", "released")} if "url" in row else {}
         text = json.dumps({"version": row["version"], **build_fields, "logged": messages})
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
+        write_file(path, text)
         print(f"{row['version']}: {len(messages)} messages, {time.monotonic() - start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report_errors(main))

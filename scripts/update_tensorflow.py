@@ -10,8 +10,10 @@
 # ///
 """Measure compat/tensorflow.json from the package index and the wheels themselves.
 
-    uv run scripts/update_tensorflow.py                 # what is new, the rest from the cache
-    uv run scripts/update_tensorflow.py --only 2.21     # only these releases, the rest as the table has them
+    uv run scripts/update_tensorflow.py                 # what is new; of the rest what the index alone says
+    uv run scripts/update_tensorflow.py --only 2.21     # only these releases anew, the rest as the table has them
+    uv run scripts/update_tensorflow.py --all           # every release anew, from the cache or for hours
+    uv run scripts/update_tensorflow.py --preview       # how the newest tf-nightly differs; changes nothing
     uv run scripts/update_tensorflow.py --no-binaries   # index and small members: six requests a wheel
     uv run scripts/update_tensorflow.py --check 5       # measure five again and compare; changes nothing
     uv run scripts/update_tensorflow.py --authored      # apply compat/registration.toml alone, offline
@@ -46,11 +48,13 @@ from packaging.version import Version
 from checkout import ROOT
 from tfdoctor.compat.releases import SHARED_KEYS
 from update_support.authored import CUDNN_SOURCE_PREFIX, Authored
+from update_support.files import report_errors, write_file
 from update_support.remote_zip import Web, load_central_directory
 from update_support.targets import make_filter
 from update_support.wheel_facts import (
     ReleaseFiles,
     WheelFacts,
+    find_newest_nightly,
     load_cached,
     load_index,
     make_cache_path,
@@ -125,16 +129,6 @@ def list_linked_libraries(objects: dict[str, ObjectFacts]) -> list[str]:
     return sonames
 
 
-def find_opening_object(objects: dict[str, ObjectFacts], version: Version) -> str | None:
-    """Return the path of the shared object that opens the CUDA libraries, or None."""
-    name = (
-        r"libtensorflow_framework\.so"
-        if version >= Version("2.12") or version < Version("2.3")
-        else "_pywrap_tensorflow_internal"
-    )
-    return next((path for path in objects if re.search(name, Path(path).name)), None)
-
-
 def find_release_date(package: DistributionPackage, old: dict[str, Any] | None, facts: WheelFacts) -> str:
     """Return the upload date from the index, else from the table, else the build date."""
     if package.upload_time is not None:
@@ -164,16 +158,17 @@ def make_row(
     documented = authored.documented.get(minor, {})
     cudnn, cudnn_evidence, cudnn_sources = authored.find_cudnn(files.version, pins)
     sources = ["METADATA, build_info.py and cuda_config.h of the wheel"]
+    index_columns = make_index_columns(files)
     row: dict[str, Any] = {
         "package": files.project,
         "version": files.version,
         "released": find_release_date(files.chosen, old, facts),
-        "yanked": any(package.is_yanked for package in files.linux.values()),
+        "yanked": index_columns["yanked"],
         "gpu": gpu,
         "windows_gpu": None if windows is None else is_cuda_build(windows, files.project),
         "linkage": "none" if not gpu else "needed" if version < Version("1.14") else "dlopen",
-        "linux_pythons": list_pythons(files.linux),
-        "windows_pythons": list_pythons(files.windows),
+        "linux_pythons": index_columns["linux_pythons"],
+        "windows_pythons": index_columns["windows_pythons"],
         "platform_tag": files.chosen.filename.removesuffix(".whl").rsplit("-", 1)[1],
         "wheel": files.chosen.filename,
         "size": facts.size,
@@ -219,11 +214,28 @@ def make_row(
         row["driver_libraries"] = run["driver"]
         row["libraries_from"] = run["version"]
         sources.append(f"run against a stand-in driver: TensorFlow {run['version']}")
-        if pins:
-            row["runpath_misses"] = find_runpath_misses(row, facts.inside, version, authored.folders)
+        row["runpath_misses"] = find_runpath_misses(row, authored.folders)
     sources.extend(cudnn_sources)
     row.update(make_floor_columns(version, authored, row["cubin"] or parse_capabilities(facts.cuda_config)))
     return row
+
+
+def make_index_columns(files: ReleaseFiles) -> dict[str, Any]:
+    """Return the columns that the index alone decides, which may change after the release."""
+    return {
+        "yanked": any(package.is_yanked for package in files.linux.values()),
+        "linux_pythons": list_pythons(files.linux),
+        "windows_pythons": list_pythons(files.windows),
+    }
+
+
+def is_measured(files: ReleaseFiles, row: dict[str, Any] | None) -> bool:
+    """Return whether the row is of the wheel that would be read, and no new system has wheels."""
+    return (
+        row is not None
+        and row["sha256"] == files.chosen.digests.get("sha256")
+        and (row["windows_gpu"] is None) == (not files.windows)
+    )
 
 
 def make_floor_columns(version: Version, authored: Authored, capabilities: list[str]) -> dict[str, Any]:
@@ -280,20 +292,18 @@ def make_object_columns(objects: dict[str, ObjectFacts], version: Version, *, gp
     return columns
 
 
-def find_runpath_misses(
-    row: dict[str, Any], objects: dict[str, ObjectFacts], version: Version, folders: dict[str, str]
-) -> list[str]:
-    """Return the required sonames whose NVIDIA folder is not on the path of the object that opens them."""
-    name = find_opening_object(objects, version)
-    if name is None:
+def find_runpath_misses(row: dict[str, Any], folders: dict[str, str]) -> list[str]:
+    """Return the required sonames whose NVIDIA folder is not on the path of the object that opens them.
+
+    That is libtensorflow_framework for all releases that have an extra with NVIDIA's wheels. Empty for the others.
+    """
+    if not row["extra_pins"] or row["glibc"] is None:
         return []
-    path_folders = {
-        match[1] for part in objects[name].path.split(":") if (match := NVIDIA_FOLDER.search(part))
-    }
+    searched = next(
+        (names for path, names in row["runpath"].items() if "libtensorflow_framework.so" in path), ()
+    )
     return [
-        soname
-        for soname in row["required_libraries"]
-        if folders[soname[3:].split(".")[0]] not in path_folders
+        soname for soname in row["required_libraries"] if folders[soname[3:].split(".")[0]] not in searched
     ]
 
 
@@ -305,18 +315,21 @@ def list_pythons(wheels: dict[str, DistributionPackage]) -> list[str]:
 INHERITED = ("cubin", "ptx", "ptx_arch_specific", "glibc", "glibcxx", "cxxabi", "runpath", "runpath_misses")
 
 
-def inherit(rows: list[dict[str, Any]], unread: set[tuple[str, str]]) -> None:
+def inherit(
+    rows: list[dict[str, Any]], unread: set[tuple[str, str]], known: Iterable[dict[str, Any]]
+) -> None:
     """Fill the columns of rows whose shared objects were not read.
 
-    The values come from the nearest patch with the same header.
+    The values come from the nearest patch with the same header, of these rows or of those of the table.
     """
+    read = {(row["package"], row["version"]): row for row in (*known, *rows)}
     for row in rows:
         if (row["package"], row["version"]) not in unread:
             continue
         candidates = [
             other
-            for other in rows
-            if (other["package"], other["version"]) not in unread
+            for key, other in read.items()
+            if key not in unread
             and Version(other["version"]).release[:2] == Version(row["version"]).release[:2]
             and (other["gpu"], other["defines"]) == (row["gpu"], row["defines"])
         ]
@@ -391,6 +404,7 @@ def reapply(row: dict[str, Any], authored: Authored) -> dict[str, Any]:
             new["optional_libraries"] = run.get("optional", [])
             new["driver_libraries"] = run["driver"]
             new["libraries_from"] = run["version"]
+            new["runpath_misses"] = find_runpath_misses(new, authored.folders)
             sources = [text for text in sources if not text.startswith("run against")]
             new["sources"] = [
                 *sources,
@@ -486,7 +500,7 @@ def measure(
             file=sys.stderr,
             flush=True,
         )
-    inherit(rows, unread)
+    inherit(rows, unread, old.values())
     return rows
 
 
@@ -499,6 +513,21 @@ def differences(old: dict[str, Any], new: dict[str, Any], ignore: Iterable[str] 
     ]
 
 
+def preview(updater: Updater, authored: Authored, table: list[dict[str, Any]]) -> int:
+    """Print how the newest tf-nightly differs from the newest release of the table, and return 0."""
+    [row] = measure([find_newest_nightly()], updater, authored, {})
+    newest = max((row for row in table if row["gpu"]), key=lambda row: Version(row["version"]))
+    print(f"{row['package']} {row['version']}, against {newest['package']} {newest['version']}:")
+    print("\n".join(differences(newest, row, NOT_COMPARED)) or "no differences")
+    return 0
+
+
+NOT_COMPARED = {
+    *("package", "version", "released", "wheel", "size", "unpacked", "sha256"),
+    *("required_libraries", "optional_libraries", "driver_libraries", "libraries_from", "runpath_misses"),
+    *("registration_floor", "registration_floor_evidence", "cudnn_evidence", "cpu_instructions"),
+}
+"""Columns that every build has differently, and those that are authored."""
 FROM_OBJECTS = (
     *INHERITED,
     "required_libraries",
@@ -510,10 +539,36 @@ FROM_OBJECTS = (
 """Columns that can be compared only if the shared objects were read."""
 
 
+def choose(
+    releases: list[ReleaseFiles],
+    old: dict[tuple[str, str], dict[str, Any]],
+    *,
+    only: str | None = None,
+    everything: bool = False,
+) -> tuple[list[ReleaseFiles], dict[tuple[str, str], dict[str, Any]]]:
+    """Return the releases to measure, and the rows that stay.
+
+    Without `only` and `everything`: what is new or has another wheel is measured, what the index no longer has goes,
+    and of the other rows the columns are set that the index alone decides.
+    """
+    if everything:
+        return releases, {}
+    if only:
+        matches = make_filter(only)
+        return [files for files in releases if matches(files.version)], dict(old)
+    rows = {(files.project, files.version): files for files in releases}
+    kept = {key: {**old[key], **make_index_columns(files)} for key, files in rows.items() if key in old}
+    return [files for key, files in rows.items() if not is_measured(files, old.get(key))], kept
+
+
 def main() -> int:
     """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", metavar="SPEC", help="measure these releases alone; other rows stay")
+    parser.add_argument("--all", action="store_true", help="measure every release, also those in the table")
+    parser.add_argument(
+        "--preview", action="store_true", help="how the newest tf-nightly differs from the newest release"
+    )
     parser.add_argument("--no-binaries", action="store_true", help="do not stream the shared objects")
     parser.add_argument(
         "--check", type=int, metavar="N", help="measure a sample again and compare; write nothing"
@@ -538,11 +593,13 @@ def main() -> int:
     if options.authored:
         text = render([reapply(row, authored) for row in table], as_of)
         if not options.dry:
-            TABLE.write_text(text, encoding="utf-8")
+            write_file(TABLE, text)
         elif text != TABLE.read_text(encoding="utf-8"):
             print("the table is stale: run scripts/update_tensorflow.py --authored", file=sys.stderr)
             return 1
         return 0
+    if options.preview:
+        return preview(Updater(options.cache, binaries=not options.no_binaries), authored, table)
     releases = load_index()
     if len(releases) < MINIMUM_ROWS:
         print(f"only {len(releases)} releases found, {MINIMUM_ROWS} were: not written", file=sys.stderr)
@@ -558,22 +615,21 @@ def main() -> int:
             lines += differences(old[row["package"], row["version"]], row, ignore)
         print("\n".join(lines) or f"{len(sample)} releases agree with the table")
         return 1 if lines else 0
-    chosen = releases
-    if options.only:
-        matches = make_filter(options.only)
-        chosen = [files for files in releases if matches(files.version)]
     updater = Updater(options.cache, binaries=not options.no_binaries)
+    chosen, kept = choose(releases, old, only=options.only, everything=options.all)
     rows = {(row["package"], row["version"]): row for row in measure(chosen, updater, authored, old)}
-    merged = {**old, **rows} if options.only else rows
+    merged = {**kept, **rows}
     order = sorted(merged, key=lambda key: (Version(key[1]), key[0]))
     text = render([merged[key] for key in order], options.as_of)
-    TABLE.write_text(text, encoding="utf-8")
-    for key in order:
-        if key in old and key in rows:
-            for line in differences(old[key], rows[key]):
-                print(line)
-        elif key in rows:
+    write_file(TABLE, text)
+    for key in sorted({*merged, *old}, key=lambda key: (Version(key[1]), key[0])):
+        if key not in merged:
+            print(f"{key[0]} {key[1]}: no longer on the index")
+        elif key not in old:
             print(f"{key[0]} {key[1]}: new")
+        else:
+            for line in differences(old[key], merged[key]):
+                print(line)
     print(
         f"{len(order)} rows, {updater.web.requests} requests, {updater.web.bytes / 1e6:.0f} MB"
         f" (the table was of {as_of})",
@@ -583,4 +639,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report_errors(main))

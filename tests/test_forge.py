@@ -56,6 +56,14 @@ def test_a_workflow_runs_what_exists_with_few_rights(path: Path) -> None:
     assert "secrets." not in path.read_text(encoding="utf-8")
 
 
+def test_a_refresh_that_fails_in_part_is_proposed_with_its_report() -> None:
+    steps = load_yaml(ROOT / ".github" / "workflows" / "refresh.yml")["jobs"]["refresh"]["steps"]
+    fetch, propose = steps[-2:]
+    assert "--fetch --report report.md" in fetch["run"]
+    assert "--body-file report.md" in propose["run"]
+    assert propose["if"] == "${{ !cancelled() }}"
+
+
 def test_the_forms_ask_for_what_tfdoctor_prints() -> None:
     text = ""
     for path in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")):

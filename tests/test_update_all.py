@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib.util
+import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+from tfdoctor.compat import Compat
+
 if TYPE_CHECKING:
     from types import ModuleType
 
-    import pytest
-
 ROOT = Path(__file__).resolve().parents[1]
+
+
+SCRIPTS = ROOT / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+try:
+    from update_support import checklist
+finally:
+    sys.path.remove(str(SCRIPTS))
+COMPAT = Compat.load()
 
 
 def load_script() -> ModuleType:
@@ -86,5 +100,108 @@ def test_the_report_lists_failures_and_ages() -> None:
     module = load_script()
     report = module.format_report(["compat/locks"], dt.date(2026, 12, 1))
     assert "- compat/locks" in report
+    assert "## To author\n\n### TensorFlow " in report
     assert "| images.toml | 2026-05-05 |" in report
     assert module.load_reasons()["images.toml"][1] in report
+
+
+# --- what a person must author ---
+
+
+def copy_tables(folder: Path) -> Path:
+    return Path(shutil.copytree(ROOT / "compat", folder / "compat"))
+
+
+def test_nothing_is_to_author_for_what_is_in_the_tables() -> None:
+    text = checklist.format_checklist(COMPAT, dt.date(2030, 1, 1))
+    assert text.count("Nothing is missing.") == text.count("### TensorFlow ") > 0
+
+
+def test_a_fresh_release_has_locks_of_its_first_days() -> None:
+    newest = next(
+        release for release in reversed(COMPAT.releases) if release.gpu and not release.is_prerelease
+    )
+    released = dt.date.fromisoformat(newest.release_date)
+    day = released + dt.timedelta(days=29)
+    assert f"`uv run scripts/update_locks.py {newest.version}`" in checklist.format_checklist(COMPAT, day)
+
+
+@pytest.mark.parametrize(
+    ("table", "pattern", "item"),
+    [
+        ("registration.toml", r'\[\[run\]\]\nversion = "2\.21\.0"\n.*?\n\n', "`[[run]]`"),
+        ("registration.toml", r'\[\[compiled\]\]\nversion = "2\.21\.0"\n.*?\n\n', "`[[compiled]]`"),
+        ("registration.toml", r'\[\[documented\]\]\nminor = "2\.21"\n.*?\n\n', "`[[documented]]`"),
+        ("registration.toml", r"<=2\.22\.0rc0(?=\"\nneeds)", "`[[instructions]]`"),
+        ("cuda_wheels.toml", r",<2\.22\.dev0", "`[[set]]`"),
+        ("images.toml", r"<=2\.21\.0", "`[[official]]`"),
+        ("imports/2.21.json", r'"runs":[^\n]*\n', "`uv run scripts/update_companions.py 2.21.0`"),
+    ],
+)
+def test_what_a_table_lacks_is_to_author(tmp_path: Path, table: str, pattern: str, item: str) -> None:
+    compat = copy_tables(tmp_path)
+    text = (compat / table).read_text(encoding="utf-8")
+    ends = pattern.startswith((",", "<"))
+    changed, count = re.subn(
+        pattern, f"{',' if pattern.startswith(',') else ''}<=2.20.0" if ends else "", text, flags=re.DOTALL
+    )
+    assert count == 1
+    (compat / table).write_text(changed, encoding="utf-8")
+    lines = checklist.format_checklist(Compat(compat), dt.date(2030, 1, 1)).splitlines()
+    release = lines.index("### TensorFlow 2.21.0")
+    [found] = [line for line in lines[release + 1 :] if line.startswith("- [ ] ") and "2.22" not in line][:1]
+    assert item in found
+
+
+def test_ranges_that_end_before_a_release_are_listed() -> None:
+    rows = checklist.list_ended_ranges(COMPAT.folder, ["2.20.0"], "2.21.0")
+    assert any(row.startswith("compat/problems.toml:") and "ptx-sm90a-on-blackwell" in row for row in rows)
+    assert not any("runpath-without-cusolver" in row for row in rows)
+
+
+# --- the scripts under `uv run` ---
+
+IMPORT = """
+import importlib.metadata as metadata, re, sys
+from packaging.utils import canonicalize_name
+declared = {canonicalize_name(re.split("[^A-Za-z0-9_.-]", text)[0]) for text in sys.argv[2:]}
+todo = [*declared]
+for name in todo:
+    try:
+        needed = metadata.requires(name) or []
+    except metadata.PackageNotFoundError:
+        continue
+    names = {canonicalize_name(re.split("[^A-Za-z0-9_.-]", text)[0]) for text in needed if "extra ==" not in text}
+    todo += names - declared
+    declared |= names
+owners = metadata.packages_distributions()
+class Finder:
+    def find_spec(name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top in owners and top != "tfdoctor" and not {canonicalize_name(owner) for owner in owners[top]} & declared:
+            raise ModuleNotFoundError(f"{name} is not declared")
+for name in [name for name in sys.modules if name.partition(".")[0] == "packaging"]:
+    del sys.modules[name]
+sys.meta_path.insert(0, Finder)
+sys.path.insert(0, "scripts")
+__import__(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("path", sorted(SCRIPTS.glob("update_*.py")), ids=lambda path: path.stem)
+def test_a_script_declares_what_it_imports(path: Path) -> None:
+    """`uv run` installs what stands in the head of the script, and nothing else."""
+    match = re.search(
+        r"^# dependencies = (\[.*?^# \]|\[.*?\]$)", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    if match is None:
+        pytest.skip("not for uv run")
+    declared = re.findall(r'"([^"]+)"', match[1])
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT, path.stem, *declared],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -15,7 +15,7 @@ import tarfile
 import time
 import zipfile
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from packaging.utils import (
@@ -25,6 +25,7 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
+from update_support.files import write_file
 from update_support.remote_zip import Web, extract, load_central_directory
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Index:
             files = self._get_page(path)
             if files is None:
                 files = self._fetch(name)
-                _write(path, {"format": FORMAT, "files": [asdict(file) for file in files]})
+                write_file(path, json.dumps({"format": FORMAT, "files": [asdict(file) for file in files]}))
             self._files[name] = files
         return self._files[name]
 
@@ -159,7 +160,7 @@ class Index:
             if raw.get("format") == FORMAT:
                 return list(raw["requires"])
         requires = self._load_wheel(file) if file.is_wheel else self._load_sdist(file)
-        _write(path, {"format": FORMAT, "file": file.filename, "requires": requires})
+        write_file(path, json.dumps({"format": FORMAT, "file": file.filename, "requires": requires}))
         return requires
 
     def _load_wheel(self, file: File) -> list[str]:
@@ -221,9 +222,3 @@ def parse_requires_txt(text: str) -> list[str]:
         elif line:
             requirements.append(f"{line}; {marker}" if marker else line)
     return requirements
-
-
-def _write(path: Path, value: dict[str, Any]) -> None:
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(value), encoding="utf-8")
-    part.replace(path)

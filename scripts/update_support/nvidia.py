@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.version import Version
 
 from tfdoctor.compat.wheels import read_sets
+from update_support.files import write_file
 from update_support.remote_zip import extract, group_members, load_central_directory
 from update_support.resolve import list_platforms
 
@@ -66,7 +67,7 @@ def measure(index: Index, file: File) -> dict[str, Any]:
         "libraries": measure_libraries(index, file.url, members, total),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"format": FORMAT, "wheel": entry}), encoding="utf-8")
+    write_file(path, json.dumps({"format": FORMAT, "wheel": entry}))
     return entry
 
 
@@ -121,7 +122,7 @@ def write_cuda_locks(index: Index, compat: Path, folder: Path, as_of: str) -> No
             f"# pip install --no-deps --require-hashes -r cuda/{row.id}.txt",
             *(f"{pin} --hash=sha256:{wheels[pin]['sha256']}" for pin in row.pins),
         ]
-        (folder / f"{row.id}.txt").write_text("\n".join([*lines, ""]), encoding="ascii")
+        write_file(folder / f"{row.id}.txt", "\n".join([*lines, ""]))
     rows = ",\n".join(f"{json.dumps(pin)}:{json.dumps(facts)}" for pin, facts in wheels.items())
     text = f'{{"schema_version":1,"as_of":"{as_of}","wheels":{{\n{rows}\n}}}}\n'
     path = folder / "wheels.json"
@@ -129,4 +130,4 @@ def write_cuda_locks(index: Index, compat: Path, folder: Path, as_of: str) -> No
         not path.is_file()
         or path.read_text(encoding="utf-8").partition('"wheels"')[2] != text.partition('"wheels"')[2]
     ):
-        path.write_text(text, encoding="utf-8")
+        write_file(path, text)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import requests
 
+from update_support.files import DownloadError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -139,13 +141,21 @@ class Member:
 def load_central_directory(web: Web, url: str) -> tuple[list[Member], int]:
     """Return every member of a remote zip file by offset, and the file's size.
 
-    Takes one or two requests.
+    Takes one or two requests. Raise DownloadError if it is no whole zip file.
     """
     tail, total = web.tail(url, 1 << 17)
+    try:
+        return _parse_central_directory(web, url, tail, total), total
+    except (struct.error, UnicodeDecodeError) as error:
+        msg = f"{url}: its directory cannot be read: {error}"
+        raise DownloadError(msg) from error
+
+
+def _parse_central_directory(web: Web, url: str, tail: bytes, total: int) -> list[Member]:
     position = tail.rfind(b"PK\x05\x06")
     if position < 0:
         msg = f"{url}: no end-of-central-directory record"
-        raise ValueError(msg)
+        raise DownloadError(msg)
     _, _, _, _, count, size, offset, _ = struct.unpack("<IHHHHIIH", tail[position : position + 22])
     if 0xFFFFFFFF in (size, offset) or count == 0xFFFF:
         at64 = tail.rfind(b"PK\x06\x06")
@@ -179,7 +189,7 @@ def load_central_directory(web: Web, url: str) -> tuple[list[Member], int]:
         packed, unpacked, local = _apply_zip64(extra, unpacked, packed, local)
         members.append(Member(name, crc, method, packed, unpacked, local))
         position += 46 + name_len + extra_len + comment_len
-    return sorted(members, key=lambda member: member.offset), total
+    return sorted(members, key=lambda member: member.offset)
 
 
 def _apply_zip64(extra: bytes, unpacked: int, packed: int, local: int) -> tuple[int, int, int]:
@@ -229,7 +239,7 @@ def extract(
             piece = next(pieces, None)
             if piece is None:
                 msg = f"{url}: ended early"
-                raise ValueError(msg)
+                raise DownloadError(msg)
             buffer.extend(piece)
 
     def skip(count: int) -> None:
@@ -259,12 +269,16 @@ def extract(
                 del buffer[:step]
                 position += step
                 remaining -= step
-                data = inflate.decompress(piece) if inflate else piece
+                try:
+                    data = inflate.decompress(piece) if inflate else piece
+                except zlib.error as error:
+                    msg = f"{url}: {member.name}: {error}"
+                    raise DownloadError(msg) from error
                 crc = zlib.crc32(data, crc)
                 yield data
             if crc != member.crc:
                 msg = f"{url}: {member.name}: wrong CRC-32"
-                raise ValueError(msg)
+                raise DownloadError(msg)
 
         take(member, unpack_member())
     pieces.close()

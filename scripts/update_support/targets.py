@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tfdoctor.compat.releases import Release
 
 OLDEST = "1.4"
+DAYS = 30
+"""Dependencies in a lock are as they were so many days after the release, because users had those."""
 SKIPPED_PYTHONS = ("3.3", "3.4")
 """Versions for which no image and no ready build exists any more."""
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkout import ROOT
+from update_support.files import write_file
 from update_support.targets import Target, list_targets, make_filter
 
 if TYPE_CHECKING:
@@ -282,9 +283,7 @@ def load_record() -> dict[str, Any]:
 def write_record(locks: Mapping[str, Any], as_of: str) -> None:
     """Write the record, one lock per line, sorted by name."""
     rows = ",\n".join(f"{json.dumps(name)}:{json.dumps(locks[name])}" for name in sorted(locks))
-    part = TRIED.with_suffix(".part")
-    part.write_text(f'{{"schema_version":1,"as_of":"{as_of}","locks":{{\n{rows}\n}}}}\n', encoding="utf-8")
-    part.replace(TRIED)
+    write_file(TRIED, f'{{"schema_version":1,"as_of":"{as_of}","locks":{{\n{rows}\n}}}}\n')
 
 
 def run_trials(options: argparse.Namespace, specs: Sequence[str]) -> int:

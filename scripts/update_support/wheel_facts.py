@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
+from update_support.files import write_file
 from update_support.remote_zip import Member, Web, extract, group_members, load_central_directory
 from update_support.shared_objects import ObjectFacts, load_object
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pypi_simple import DistributionPackage
 
 PROJECTS = ("tensorflow", "tensorflow-gpu")
+NIGHTLY = "tf-nightly"
 FORMAT = 3
 """Format version of the cache; raise it when a measurement changes."""
 OBJECT = re.compile(r"\.so(?:\.[0-9.]+)?$")
@@ -73,9 +75,7 @@ def load_cached(path: Path) -> WheelFacts | None:
 
 
 def save_cached(path: Path, facts: WheelFacts) -> None:
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(asdict(facts), sort_keys=True), encoding="utf-8")
-    part.replace(path)
+    write_file(path, json.dumps(asdict(facts), sort_keys=True))
 
 
 def measure_small(web: Web, package: DistributionPackage) -> tuple[WheelFacts, list[Member], int]:
@@ -215,27 +215,7 @@ def load_index() -> list[ReleaseFiles]:
 
     They are sorted by version and project.
     """
-    releases: dict[tuple[str, str], ReleaseFiles] = {}
-    from pypi_simple import PyPISimple  # imported here so that tests of the pure parts do not need it
-
-    with PyPISimple() as client:
-        for project in PROJECTS:
-            for package in client.get_project_page(project).packages:
-                match = re.fullmatch(r"[^-]+-([^-]+)(?:-\d[^-]*)?-(cp\d+)-[^-]+-(.+)\.whl", package.filename)
-                if match is None or package.version is None:
-                    continue
-                try:
-                    version = Version(match[1])
-                except InvalidVersion:
-                    continue
-                if version < Version("1.0.0"):
-                    continue
-                files = releases.setdefault((project, match[1]), ReleaseFiles(project, match[1]))
-                if re.search(r"(?:manylinux|linux).*x86_64", match[3]):
-                    files.linux[match[2]] = package
-                elif match[3] == "win_amd64":
-                    files.windows[match[2]] = package
-    with_linux = [files for files in releases.values() if files.linux]
+    with_linux = [files for project in PROJECTS for files in list_wheels(project)]
     finals = [files for files in with_linux if not Version(files.version).is_prerelease]
     newest = max(Version(files.version) for files in finals)
     candidates = [
@@ -248,3 +228,33 @@ def load_index() -> list[ReleaseFiles]:
     if candidates:
         finals.append(max(candidates, key=lambda files: Version(files.version)))
     return sorted(finals, key=lambda files: (Version(files.version), files.project))
+
+
+def find_newest_nightly() -> ReleaseFiles:
+    """Return the newest nightly build with a Linux x86-64 wheel."""
+    return max(list_wheels(NIGHTLY), key=lambda files: Version(files.version))
+
+
+def list_wheels(project: str) -> list[ReleaseFiles]:
+    """Return the versions of a project from 1.0 on with a Linux x86-64 wheel."""
+    from pypi_simple import PyPISimple  # imported here so that tests of the pure parts do not need it
+
+    releases: dict[str, ReleaseFiles] = {}
+    with PyPISimple() as client:
+        packages = client.get_project_page(project).packages
+    for package in packages:
+        match = re.fullmatch(r"[^-]+-([^-]+)(?:-\d[^-]*)?-(cp\d+)-[^-]+-(.+)\.whl", package.filename)
+        if match is None or package.version is None:
+            continue
+        try:
+            version = Version(match[1])
+        except InvalidVersion:
+            continue
+        if version < Version("1.0.0"):
+            continue
+        files = releases.setdefault(match[1], ReleaseFiles(project, match[1]))
+        if re.search(r"(?:manylinux|linux).*x86_64", match[3]):
+            files.linux[match[2]] = package
+        elif match[3] == "win_amd64":
+            files.windows[match[2]] = package
+    return [files for files in releases.values() if files.linux]

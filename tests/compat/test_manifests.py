@@ -157,12 +157,44 @@ def test_refresh_keeps_the_entry_of_a_deleted_image(registry: str) -> None:
         "failed = refresh(rows, ['nvidia/cuda:1', 'a/b:1'], Registry(sys.argv[1])); print(json.dumps([failed, rows]))"
     )
     failed, entries = run_script_code(code, registry)
-    assert failed == 1
+    assert failed == [1, 0]  # gone, and not unanswered
     assert entries["a/b:1"] == {"image": "a/b:1"}
     refreshed = entries["nvidia/cuda:1"]
     assert refreshed["digest"] == compute_digest(INDEX)
     assert refreshed["evidence"] == "measured"
     assert refreshed["download"] == EXPECTED["download"]
+
+
+@pytest.mark.parametrize(
+    ("known", "day"), [(("image", "missing"), "2000-01-01"), (("image",), "today"), (("missing",), None)]
+)
+def test_date_is_that_of_complete_answers(
+    registry: str, tmp_path: Path, known: tuple[str, ...], day: str
+) -> None:
+    """If the registry answers about no image, the table is untouched; if about some, its date stays."""
+    FakeRegistry.pages = {
+        "/v2/nvidia/cuda/manifests/1": INDEX,
+        f"/v2/nvidia/cuda/manifests/{compute_digest(MANIFEST)}": MANIFEST,
+        f"/v2/nvidia/cuda/blobs/{compute_digest(CONFIG)}": CONFIG,
+        "/v2/a/b/manifests/1": b"damaged",
+    }
+    names = {"image": "nvidia/cuda:1", "missing": "a/b:1"}
+    table = tmp_path / "manifests.json"
+    old = '{"as_of": "2000-01-01", "images": []}'
+    table.write_text(old, encoding="utf-8")
+    code = (
+        f"import update_images as script; from pathlib import Path; script.TABLE = Path({str(table)!r});"
+        f"script.list_images = lambda _: {[names[key] for key in known]!r};"
+        "print(json.dumps([script.main(['--registry', sys.argv[1]]), str(script.today())]))"
+    )
+    status, today = run_script_code(code, registry)
+    assert status == int("missing" in known)
+    text = table.read_text(encoding="utf-8")
+    if day is None:
+        assert text == old
+    else:
+        assert json.loads(text)["as_of"] == (today if day == "today" else day)
+        assert [row["image"] for row in json.loads(text)["images"]] == ["nvidia/cuda:1"]
 
 
 @pytest.mark.parametrize(

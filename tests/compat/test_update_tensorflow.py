@@ -7,6 +7,7 @@ import struct
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +23,7 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 try:
     import update_tensorflow as script
-    from update_support import remote_zip, shared_objects, wheel_facts
+    from update_support import files, remote_zip, shared_objects, wheel_facts
 finally:
     sys.path.remove(str(SCRIPTS))
 
@@ -281,9 +282,12 @@ def test_unread_releases_inherit_from_their_neighbour() -> None:
         make_release("2.4.4", ["5.0"]),
         make_release("2.5.0", []),
     ]
-    script.inherit(releases, {("tensorflow", "2.4.3"), ("tensorflow", "2.5.0")})
+    script.inherit(releases, {("tensorflow", "2.4.3"), ("tensorflow", "2.5.0")}, [])
     assert [release["cubin"] for release in releases] == [["3.5"], ["5.0"], ["5.0"], []]
     assert [release["inferred_from"] for release in releases] == [None, "2.4.4", None, None]
+    patch = make_release("2.5.1", [])
+    script.inherit([patch], {("tensorflow", "2.5.1")}, [make_release("2.5.0", ["8.6"])])
+    assert (patch["cubin"], patch["inferred_from"]) == (["8.6"], "2.5.0")
 
 
 def test_table_is_as_the_script_writes_it() -> None:
@@ -317,3 +321,85 @@ def test_authored_runs_agree_with_the_derivation() -> None:
     assert nearest is not None
     assert nearest["version"] == "2.4.4"
     assert authored.find_run("3.1.0") is None
+
+
+# --- what is measured, and what a failure leaves ---
+
+
+def make_files(version: str, digest: str, pythons: tuple[str, ...] = ("cp310",)) -> wheel_facts.ReleaseFiles:
+    package: Any = SimpleNamespace(
+        filename=f"tensorflow-{version}-cp310-cp310-manylinux_2_27_x86_64.whl",
+        url="u",
+        digests={"sha256": digest},
+        is_yanked=False,
+        upload_time=None,
+    )
+    return wheel_facts.ReleaseFiles("tensorflow", version, dict.fromkeys(pythons, package))
+
+
+def load_old() -> dict[tuple[str, str], dict[str, Any]]:
+    return {(row["package"], row["version"]): row for row in script.load_table(script.TABLE)[1]}
+
+
+def test_only_new_and_replaced_wheels_are_measured() -> None:
+    old = load_old()
+    known = old["tensorflow", "2.20.0"]
+    unchanged = make_files("2.20.0", known["sha256"], ("cp310", "cp314"))
+    unchanged.windows = unchanged.linux
+    replaced, new = make_files("2.19.0", "0" * 64), make_files("9.9.0", "1" * 64)
+    chosen, kept = script.choose([replaced, unchanged, new], old)
+    assert chosen == [replaced, new]
+    assert set(kept) == {("tensorflow", "2.20.0"), ("tensorflow", "2.19.0")}  # the index lacks all others
+    assert kept["tensorflow", "2.20.0"] == {
+        **known,
+        "linux_pythons": ["3.10", "3.14"],
+        "windows_pythons": ["3.10", "3.14"],
+    }
+    assert script.choose([unchanged, new], old, only="9.9.0") == ([new], old)
+    assert script.choose([unchanged, new], old, everything=True) == ([unchanged, new], {})
+
+
+def test_folders_that_are_not_searched_follow_from_the_row() -> None:
+    folders = script.Authored(script.AUTHORED).folders
+    misses = {
+        version: row["runpath_misses"] for (_, version), row in load_old().items() if row["runpath_misses"]
+    }
+    assert misses["2.21.0"] == ["libcusolver.so.11"]
+    for (_, version), row in load_old().items():
+        if row["gpu"] and row["evidence"] == "measured":
+            assert script.find_runpath_misses(row, folders) == misses.get(version, [])
+
+
+@pytest.mark.parametrize("cut", [30, 5_000, -1])
+def test_half_a_download_leaves_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cut: int
+) -> None:
+    """A wheel that ends early, loses its directory or has a damaged member."""
+    wheel = bytearray(
+        make_zip({"tensorflow/huge.so": bytes(range(256)) * 40_000, **FILES}, zipfile.ZIP_STORED)
+    )
+    if cut > 0:
+        del wheel[-cut:]
+    else:
+        wheel[5_000_000] ^= 1
+    table = tmp_path / "tensorflow.json"
+    table.write_bytes(script.TABLE.read_bytes())
+    index = [make_files(version, row["sha256"]) for (_, version), row in load_old().items()]
+    monkeypatch.setattr(script, "TABLE", table)
+    monkeypatch.setattr(script, "load_index", lambda: [*index, make_files("9.9.0", "1" * 64)])
+    monkeypatch.setattr(script, "Web", lambda: LocalWeb(bytes(wheel)))
+    monkeypatch.setattr(script, "choose", lambda releases, old, **_: (releases[-1:], old))
+    monkeypatch.setattr(sys, "argv", ["update_tensorflow.py", "--cache", str(tmp_path / "cache")])
+    assert files.report_errors(script.main) == 1
+    assert capsys.readouterr().err.startswith("failed, and the table is as it was: u: ")
+    assert table.read_bytes() == script.AUTHORED.with_name("tensorflow.json").read_bytes()
+    assert not [*tmp_path.rglob("*.part")]
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "table.json"
+    files.write_file(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        files.write_file(path, "x" * 100_000 + "\udc80")
+    assert path.read_text(encoding="utf-8") == "old"
+    assert [*tmp_path.iterdir()] == [path]
