@@ -105,6 +105,21 @@ def test_the_report_lists_failures_and_ages() -> None:
     assert module.load_reasons()["images.toml"][1] in report
 
 
+def test_the_report_lists_changed_and_new_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load_script()
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "describe_todo", lambda _: "")
+    for folder in ("compat", "docs", "tests"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "compat" / "old.json").write_text("1\n", encoding="utf-8")
+    for command in (["init", "-q"], ["add", "."]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)  # noqa: S607
+    (tmp_path / "compat" / "old.json").write_text("2\n3\n", encoding="utf-8")
+    (tmp_path / "compat" / "new.json").write_text("4\n", encoding="utf-8")
+    report = module.format_report([], dt.date(2026, 12, 1))
+    assert "| compat/old.json | +2 | -1 |\n| compat/new.json | new | |\n" in report
+
+
 # --- what a person must author ---
 
 
