@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import tfdoctor
@@ -16,6 +18,7 @@ from tfdoctor.core import links
 from tfdoctor.diagnosis.explain import CAUSE_BY_LOG_CODE
 
 ROOT = Path(__file__).resolve().parents[2]
+SCHEMAS = ROOT / "docs" / "schemas"
 DEMO = "demo:plain-pip-install"
 
 
@@ -56,6 +59,40 @@ def test_explain_and_json_name_it(published: str, capsys: pytest.CaptureFixture[
     make_command_group()(["check", "--from", DEMO, "--json", "--timeout=9"], standalone_mode=False)
     (finding,) = json.loads(capsys.readouterr().out)["findings"]
     assert finding["url"] == f"{published}TFD201/"
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ("check", ("check", "--from", DEMO, "--timeout=9")),
+        ("explain", ("explain", "TFD201")),
+        ("diagnose", ("diagnose", str(ROOT / "tests" / "logs" / "lab" / "2.17.1-without-cudart.log"))),
+        ("lint", ("lint", str(ROOT / "scripts" / "checkout.py"))),
+        ("matrix", ("matrix", "2.20")),
+        ("recommend", ("recommend", "RTX 4090")),
+        ("build_check", ("build", "--check", str(ROOT / "dockerfiles" / "tfdoctor.Dockerfile"))),
+    ],
+)
+def test_a_document_names_its_schema(
+    published: str, schema: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.suppress(SystemExit):
+        make_command_group()([*words, "--json"], standalone_mode=False)
+    document = json.loads(capsys.readouterr().out)
+    address = document.pop("$schema")
+    assert address == published.replace("/codes/", f"/schemas/{schema}.schema.json")
+    jsonschema.validate(
+        document | {"$schema": address}, json.loads((SCHEMAS / address.rpartition("/")[2]).read_text("utf-8"))
+    )
+
+
+def test_every_schema_is_named_by_its_document() -> None:
+    named = [
+        name
+        for path in (ROOT / "doctor").rglob("*.py")
+        for name in re.findall(r'make_schema_field\("(\w+)"\)', path.read_text(encoding="utf-8"))
+    ]
+    assert {f"{name}.schema.json" for name in named} == {path.name for path in SCHEMAS.glob("*.json")}
 
 
 def test_sarif_names_it(published: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -145,10 +145,14 @@ def diagnose(
     if html is not None and stdin_copy is not None:
         _write_page(html, log_names, reports, stdin_copy, force=force, quiet=quiet)
     if as_json:
-        from tfdoctor.render.json import write_json
+        from tfdoctor.render.json import make_schema_field, write_json
 
         documents = [make_log_json(report) for report in reports]
-        write_json(documents[0] if len(documents) == 1 else {"schema_version": 1, "logs": documents})
+        write_json(
+            documents[0]
+            if len(documents) == 1
+            else {**make_schema_field("diagnose"), "schema_version": 1, "logs": documents}
+        )
     elif as_markdown:
         from tfdoctor.render.log_markdown import make_log_markdown
         from tfdoctor.system.identity import make_redactor

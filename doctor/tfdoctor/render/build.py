@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.core.text import clean_line
 from tfdoctor.images.emit import CUDA_CACHE_VOLUME, format_run_command
+from tfdoctor.render.json import make_schema_field
 from tfdoctor.render.paragraphs import Page, Text, print_commands, print_hanging
 from tfdoctor.render.plan import format_bytes, make_option_json, print_option
 from tfdoctor.render.screen import print_more_commands
@@ -97,6 +98,7 @@ def make_build_json(
     `image` has the keys `id`, `tags`, `size_bytes` and `pushed`. It is None if no image was built.
     """
     return {
+        **make_schema_field("build"),
         "schema_version": 1,
         "plan": make_option_json(option, 1),
         "dockerfile": dockerfile,

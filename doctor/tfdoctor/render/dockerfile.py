@@ -15,7 +15,7 @@ from tfdoctor.render.finding import (
     print_meaning,
     print_remedy,
 )
-from tfdoctor.render.json import SCHEMA_VERSION
+from tfdoctor.render.json import SCHEMA_VERSION, make_schema_field
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def make_dockerfile_json(report: DockerfileReport) -> dict[str, Any]:
     chain_indexes = {stage.index for stage in report.dockerfile.stage_chain}
     tensorflow, base = report.tensorflow, report.image.base
     return {
+        **make_schema_field("build_check"),
         "schema_version": SCHEMA_VERSION,
         "file": report.name,
         "stages": [
@@ -101,6 +102,7 @@ def make_services_json(
     checked, the report is None and the reason says why. Otherwise the reason is "".
     """
     return {
+        **make_schema_field("build_check_services"),
         "schema_version": SCHEMA_VERSION,
         "file": file,
         "services": [

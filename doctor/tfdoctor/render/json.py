@@ -8,9 +8,18 @@ import json
 import sys
 from typing import Any
 
+from tfdoctor import __version__
+from tfdoctor.core import links
 from tfdoctor.core.facts import Absent, Known, Unknown
 
 SCHEMA_VERSION = 1
+
+
+def make_schema_field(name: str) -> dict[str, str]:
+    """Return the first field of a document: the address of its schema. Empty while the project is published nowhere."""
+    if not links.is_published():
+        return {}
+    return {"$schema": links.format_docs_url(__version__, f"schemas/{name}.schema.json")}
 
 
 def write_json(value: Any) -> None:

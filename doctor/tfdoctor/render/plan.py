@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.core.findings import Cause, Status
 from tfdoctor.core.text import clean_line, join_words, upper_first
 from tfdoctor.render.finding import format_mark
+from tfdoctor.render.json import make_schema_field
 from tfdoctor.render.paragraphs import (
     SCREEN_LINES,
     Page,
@@ -413,6 +414,7 @@ def _print_rejected(out: Page, recommendation: Recommendation) -> None:
 def make_recommendation_json(recommendation: Recommendation) -> dict[str, Any]:
     """Return the document that `tfdoctor recommend --json` prints."""
     return {
+        **make_schema_field("recommend"),
         "schema_version": 1,
         "request": _make_request_json(recommendation.request),
         "host": _make_host_json(recommendation.host),

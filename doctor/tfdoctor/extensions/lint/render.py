@@ -16,7 +16,7 @@ from tfdoctor.core.findings import Severity
 from tfdoctor.core.links import format_repository_url, format_rule_url, is_published
 from tfdoctor.core.text import clean, clean_line
 from tfdoctor.extensions.lint.codes import LINT_PAGES
-from tfdoctor.render.json import SCHEMA_VERSION, format_json
+from tfdoctor.render.json import SCHEMA_VERSION, format_json, make_schema_field
 from tfdoctor.render.paragraphs import count_columns
 from tfdoctor.render.xml import escape_element, quote_attribute
 
@@ -104,6 +104,7 @@ def _summarize(result: LintResult) -> str:
 def make_lint_json(result: LintResult) -> dict[str, Any]:
     """Return the document that `lint --json` prints."""
     return {
+        **make_schema_field("lint"),
         "schema_version": SCHEMA_VERSION,
         "files": result.file_count,
         "findings": [
