@@ -224,14 +224,10 @@ def make(options: argparse.Namespace, specs: Sequence[str]) -> int:
     if not (tools or cuda or due):
         print("nothing is missing", file=sys.stderr)
         return 0
-    try:
-        from update_support.index import Index
-        from update_support.resolve import UnsolvableError
+    from update_support.index import Index
+    from update_support.resolve import UnsolvableError
 
-        maker = LockMaker(Index(options.cache))
-    except ModuleNotFoundError as error:
-        print(f"{error.name} is not here: uv run scripts/update_locks.py", file=sys.stderr)
-        return 1
+    maker = LockMaker(Index(options.cache))
     for python in tools:
         write(FOLDER / format_tools_lock_name(python), maker.tools_text(python))
     if cuda:

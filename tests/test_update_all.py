@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 try:
-    from update_support import checklist
+    from update_support import checklist, files
 finally:
     sys.path.remove(str(SCRIPTS))
 COMPAT = Compat.load()
@@ -118,6 +118,26 @@ def test_the_report_lists_changed_and_new_files(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "compat" / "new.json").write_text("4\n", encoding="utf-8")
     report = module.format_report([], dt.date(2026, 12, 1))
     assert "| compat/old.json | +2 | -1 |\n| compat/new.json | new | |\n" in report
+
+
+@pytest.mark.parametrize("name", ["update_locks", "update_source_lines", "update_functions"])
+def test_nothing_new_needs_neither_network_nor_modules(name: str) -> None:
+    """As `update_all.py` runs them without `--fetch`: this environment lacks what reads the index."""
+    command = [sys.executable, str(SCRIPTS / f"{name}.py")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout + done.stderr in ("every release is there\n", "nothing is missing\n")
+
+
+def test_a_missing_module_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> int:
+        raise ModuleNotFoundError(name="pypi_simple")
+
+    monkeypatch.setattr(sys, "argv", ["scripts/update_x.py"])
+    assert files.report_errors(fail) == 1
+    assert capsys.readouterr().err == "pypi_simple is not here: uv run scripts/update_x.py\n"
 
 
 # --- what a person must author ---

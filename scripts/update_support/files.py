@@ -27,9 +27,12 @@ def write_file(path: Path, text: str) -> None:
 
 
 def report_errors(main: Callable[[], int]) -> int:
-    """Run a script and return its exit status; 1 after one line if a file or a download fails."""
+    """Run a script and return its exit status; 1 after one line if a file, a download or a module is missing."""
     try:
         return main()
+    except ModuleNotFoundError as error:
+        print(f"{error.name} is not here: uv run {sys.argv[0]}", file=sys.stderr)
+        return 1
     except (DownloadError, OSError) as error:  # the errors of requests are OSErrors
         print(f"failed, and the table is as it was: {error}", file=sys.stderr)
         return 1
