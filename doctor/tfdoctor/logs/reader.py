@@ -58,6 +58,8 @@ _MAX_TERMINAL_CHARS = 1000
 """The width in characters of the widest terminal that is recognized."""
 _MIN_TERMINAL_CHARS = 60
 """The width in characters of the narrowest terminal that is recognized."""
+_MAX_RECORD_START_CHARS = 500
+"""The length within which a prefix, a timestamp and the name of a source file end, in characters."""
 _MAX_PREFIX_CHARS = 60
 """The maximum length in characters of a prefix before a message."""
 _FULL_READ_BYTES = 1 << 18
@@ -548,7 +550,7 @@ def _iter_record_starts(text: str) -> Iterator[int]:
 
 def _find_mark(raw: str) -> str:
     """Return the quote mark, indentation or prefix before a message. Continuation lines repeat it."""
-    record_start = find_record_start(raw[:120])
+    record_start = find_record_start(raw[:_MAX_RECORD_START_CHARS])
     if record_start is not None and record_start.start() <= _MAX_PREFIX_CHARS:
         return raw[: record_start.start()]
     quote = _QUOTE.match(raw)
