@@ -95,6 +95,62 @@ def test_prefix_names_the_process(first: str, second: str, labels: tuple[str, st
     assert "1 of 2 processes" in (report.root_finding.explanation if report.root_finding else "")
 
 
+IMPORT_ERROR = """\
+Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    import tensorflow as tf
+ImportError: libcublas.so.9.0: cannot open shared object file: No such file or directory
+"""
+
+
+@pytest.mark.parametrize(
+    "format_mark",
+    [
+        "{}: ",
+        " {}: ",
+        "1{}: ",
+        "[1,{}]<stderr>:",
+        "[prterun-node7-4021@1,{}]<stderr>: ",
+        "[rank{}]: ",
+        "[default{}]:",
+        "(train_fn pid=742{}) ",
+        "(RayTrainWorker pid=742{}, ip=10.0.0.3) ",
+        "[pod/train-{}/main] ",
+        "train-{}  | ",
+        "train_{}    | ",
+    ],
+)
+def test_lines_without_timestamp_belong_to_their_rank(format_mark: str) -> None:
+    """Each line of a launcher's output has the mark of its rank, also those that TensorFlow did not write."""
+    marks = [format_mark.format(rank) for rank in range(3)]
+    report = make_report(
+        *(
+            prefix_lines(marks[0], GPU),
+            prefix_lines(marks[1], IMPORT_ERROR),
+            prefix_lines(marks[2], IMPORT_ERROR),
+        ),
+        prefix_lines(marks[0], "Skipping a step\n"),
+    )
+    assert [process.cause for process in report.processes] == [
+        Cause.HEALTHY,
+        Cause.IMPORT_MISSING_CUDA_LIB,
+        Cause.IMPORT_MISSING_CUDA_LIB,
+    ]
+    assert "did not use the GPU in 2 of 3 processes" in report.headline
+    screen = render_log(report, width=100)
+    labels = [process.label for process in report.processes]
+    assert f"✗ {labels[1]} and {labels[2]}: " in screen
+    assert screen.index("✗ " + labels[1]) < screen.index("ImportError")
+
+
+@pytest.mark.parametrize("mark", ["{}: ", "[1,{}]<stderr>:", "[pod/train-{}/main] "])
+def test_rank_without_device_is_not_hidden(mark: str) -> None:
+    """The ranks of a job can run on different machines, so another one's GPU says nothing about this one's."""
+    report = make_report(prefix_lines(mark.format(0), GPU), prefix_lines(mark.format(1), NO_DEVICE))
+    assert report.cause is Cause.NO_DEVICE
+    assert "1 of 2 processes" in report.headline
+
+
 @pytest.mark.parametrize(
     "mark", ["ERROR:", "stderr: ", "2024-01-01T10:00:00.123456789Z stderr F ", "> ", "INFO: ", "    "]
 )
@@ -187,9 +243,7 @@ def test_processes_beyond_the_limit_are_counted() -> None:
     assert len(report.processes) == 256
     assert report.extra_process_count == 44
     screen = render_log(report)
-    hidden = re.search(r"and (\d+) more processes \(-v\)", screen)
-    assert hidden is not None
-    assert int(hidden[1]) + screen.count("  ✗ pid") == 300
+    assert re.search(r"✗ pid 0, pid 1, pid 2 and 253 more: .*and 44 more processes \(-v\)", screen, re.DOTALL)
     assert "and 260 more" in make_log_markdown(report)
     assert make_log_json(report)["more_processes"] == 44
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.core import versions
 from tfdoctor.core.causes import Cause, CommonRemedy
 from tfdoctor.core.causes.steps import Remedy
+from tfdoctor.logs.frameworks import FRAMEWORK_NAMES
 from tfdoctor.logs.libraries import find_search_path
 from tfdoctor.prediction.fit.compatibility import find_gpu_reasons, is_locked
 from tfdoctor.prediction.fit.models import Host, HostGpu
@@ -25,8 +26,16 @@ if TYPE_CHECKING:
     from tfdoctor.compat.remedies import BookEntry
     from tfdoctor.logs.log_context import LogContext
 
-__all__ = ["CHECK_REMEDY", "describe_usual_reason", "find_reason", "list_remedies", "list_specific_remedies"]
+__all__ = [
+    "CHECK_REMEDY",
+    "THAT_MACHINE_TEXT",
+    "describe_usual_reason",
+    "find_reason",
+    "list_remedies",
+    "list_specific_remedies",
+]
 
+THAT_MACHINE_TEXT = "On the machine that wrote this log, run:"
 CHECK_REMEDY = Remedy("Check the machine itself: it shows what a log cannot.", ("tfdoctor check",))
 _FIXED_REMEDIES: dict[CommonRemedy, Remedy] = {
     CommonRemedy.CHECK: CHECK_REMEDY,
@@ -136,13 +145,14 @@ def find_reason(context: LogContext, cause: Cause) -> str:
 
 
 def _choose_entries(context: LogContext, cause: Cause) -> tuple[BookEntry, ...]:
-    """Return the entries of the book for this log."""
-    return choose_entries(
-        context.compat.remedies,
-        cause,
-        lambda signature: (event.text for event in context.log.list_events(signature)),
-        _list_possible_versions(context),
-    )
+    """Return the entries of the book for this log. Those for another framework are only for a log of that framework."""
+
+    def list_lines(signature: str) -> Iterable[str]:
+        if FRAMEWORK_NAMES.get(signature, context.framework) != context.framework:
+            return ()
+        return (event.text for event in context.log.list_events(signature))
+
+    return choose_entries(context.compat.remedies, cause, list_lines, _list_possible_versions(context))
 
 
 def _list_possible_versions(context: LogContext) -> list[str]:
@@ -440,9 +450,9 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
     has_cuda_packages = (
         release is not None and context.compat.cuda_sets.find_for_release(release.version) is not None
     )
-    repair_remedy = Remedy("On the machine that wrote this log, run:", ("tfdoctor check",))
+    repair_remedy = Remedy(THAT_MACHINE_TEXT, ("tfdoctor check",))
     if has_cuda_packages:
-        repair_remedy = Remedy("On the machine that wrote this log, run:", ("tfdoctor check", "tfdoctor fix"))
+        repair_remedy = Remedy(THAT_MACHINE_TEXT, ("tfdoctor check", "tfdoctor fix"))
     if release is None or not release.gpu:
         install_remedy = Remedy(
             "Or make a new environment in which TensorFlow finds them.", ("tfdoctor install",)

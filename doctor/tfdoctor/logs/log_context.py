@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
 from tfdoctor.core.findings import Cause
+from tfdoctor.logs.frameworks import has_tensorflow_text
 from tfdoctor.logs.libraries import (
     UnopenedLibrary,
     find_mismatched_cuda,
@@ -56,6 +57,8 @@ class LogContext:
     compat: Compat
     reported_origin: LogOrigin | None = None
     """The TensorFlow to report if several wrote the log. None means the result of `infer_origin`."""
+    framework: str | None = None
+    """The other framework whose error is reported, or None if it is TensorFlow's."""
     requested_tool: Tool | None = None
     """The tool for which the user wants the commands. None means the one that the log shows."""
 
@@ -66,9 +69,13 @@ class LogContext:
     @cached_property
     def mentions_tensorflow(self) -> bool:
         """Whether the log has anything from TensorFlow, and not only the output of other tools."""
-        return self.origin.version is not None or any(
-            events[0].signature.source.startswith(("tensorflow", "CPython", "openxla"))
-            for events in self.log.events.values()
+        return (
+            self.origin.version is not None
+            or has_tensorflow_text(self.log)
+            or any(
+                events[0].signature.source.startswith(("tensorflow", "openxla"))
+                for events in self.log.events.values()
+            )
         )
 
     @cached_property

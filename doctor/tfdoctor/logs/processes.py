@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.findings import Cause
 from tfdoctor.logs.events import Log
+from tfdoctor.logs.frameworks import FRAMEWORK_NAMES
+from tfdoctor.remedies.place import Place
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from tfdoctor.logs.version_inference import RegisteredDevice
 
 __all__ = [
-    "FRAMEWORK_NAMES",
     "MAX_PROCESSES",
     "LogProcess",
     "ProcessPart",
@@ -34,6 +35,7 @@ __all__ = [
     "find_process_label_spans",
     "find_process_labels",
     "format_thread",
+    "is_rank_label",
 ]
 
 MAX_PROCESSES = 256
@@ -45,19 +47,9 @@ _MAX_PROCESS_EVENTS = 400
 _MAX_COUNTED_PROCESSES = 65_536
 """The maximum number of processes beyond MAX_PROCESSES that are counted."""
 
-FRAMEWORK_NAMES = {
-    "framework-pytorch": "PyTorch",
-    "framework-jax": "JAX",
-    "framework-onnxruntime": "ONNX Runtime",
-    "framework-mxnet": "MXNet",
-    "framework-darknet": "Darknet",
-}
-"""The names of other frameworks, by signature."""
 _ENVIRONMENT_SIGNATURES = (
-    "container-hint",
+    *(place.value for place in Place),
     "scheduler-hint",
-    "wsl-hint",
-    "windows-hint",
     "visible-devices",
     "parameter-server",
 )
@@ -107,13 +99,14 @@ _LABEL_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
         "{name} pid {id}",
     ),
     (re.compile(r"\(pid=(?P<id>\d{1,9})(?:, ip=[\d.]{7,15})?\)"), "pid {id}"),
-    (re.compile(r"[\w :]{0,40}\[(?:\d{1,6},)?(?P<id>\d{1,6})\]\s?<std(?:out|err)>:"), "rank {id}"),
+    (re.compile(r"[\w :]{0,40}\[(?:[\w.@-]{1,80},)?(?P<id>\d{1,6})\]\s?<std(?:out|err)>:"), "rank {id}"),
     (re.compile(r"\[?(?P<name>rank|default|task|worker|node)[ _]?(?P<id>\d{1,6})\]?:"), "{name} {id}"),
     (re.compile(r"(?P<name>[A-Za-z][\w.-]{0,62}) {0,40}\|(?=\s|$)"), "{name}"),
 )
 """Patterns for a process name at the beginning of any line, and the formats of the label."""
 _PREFIX_LABEL_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?P<id>\d{1,5}):$"), "task {id}"),
+    (re.compile(r"\[(?P<name>[A-Za-z_]{1,30})(?P<id>\d{1,6})\]:$"), "{name} {id}"),
     (re.compile(r"\[(?:pod/)?(?P<name>[A-Za-z][\w.-]{2,80}(?:/[\w.-]{1,80})?)\]$"), "{name}"),
     (re.compile(r"(?:.{0,80} )?(?P<name>[A-Za-z][\w./-]{0,40})\[(?P<id>\d{1,9})\]:$"), "{name}[{id}]"),
     (re.compile(r"(?P<name>[A-Za-z][\w.-]{0,62}):$"), "{name}"),
@@ -126,6 +119,7 @@ _NOT_PROCESS_NAMES = frozenset(
     }
 )
 """Words that look like a process name but are not one, such as severities and streams."""
+_RANK_LABEL = re.compile(r"(?:task|rank|default) \d|[\w.-]+/[\w.-]+$")
 _QUOTE_CHARS = "># `"
 """Quote and prompt characters that can precede a prefix."""
 _NON_FAILURE_CAUSES = frozenset({Cause.HEALTHY, Cause.INCONCLUSIVE, Cause.HIDDEN_BY_ENV})
@@ -395,6 +389,11 @@ def find_label(prefix: str, text: str) -> str:
         return ""
     match, label_format = process_match
     return label_format.format(**match.groupdict())
+
+
+def is_rank_label(label: str) -> bool:
+    """Return whether a label names a rank of a parallel job or a pod, each of which has GPUs of its own."""
+    return _RANK_LABEL.match(label) is not None
 
 
 def _match_process(prefix: str, text: str) -> tuple[re.Match[str], str] | None:

@@ -102,6 +102,12 @@ _ESCAPED_MARKS = tuple(f"\\{mark}" for mark in "\"'_`*")
 """The ends of all matches of _ESCAPED. Only texts that contain them are searched, because the search is slow."""
 _ESCAPED_NEWLINE = re.compile(r"\\{1,16}[rn](?:\\{1,16}n)?(?![a-z])")
 _QUOTE = re.compile(r"(?:\s{0,12}(?:[>|#`]|[-*](?= ))\s{0,4}){1,6}")
+_LAUNCHER_TAG = re.compile(
+    r"[>\s]{0,8}(?:\d{1,5}: (?=\s*\S)|(?:[A-Z][\w :]{0,40})?\[(?:[\w.@-]{1,80},)?\d{1,6}\]\s?<std(?:out|err)>: ?"
+    r"|\[[A-Za-z_]{1,30}\d{1,6}\]: ?|\((?:[\w.:<>-]{1,60} )?pid=\d{1,9}(?:, ip=[\d.]{7,15})?\) "
+    r"|\[pod/[\w./-]{3,160}\] |[A-Za-z][\w.-]{0,62}(?:[-_]\d{1,4}\s|\s\s)\s{0,60}\| )"
+)
+"""What srun -l, mpirun --tag-output, torchrun, Ray, kubectl logs --prefix and docker compose print before each line."""
 _JSON_STRING = re.compile(r'^\s{0,24}"(.*?)(?:\\n)?",?\s{0,4}$')
 
 _TIMESTAMP_START = re.compile(r"\d\d\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,6}:\s{0,2}[IWEFD] ")
@@ -553,6 +559,9 @@ def _find_mark(raw: str) -> str:
     record_start = find_record_start(raw[:_MAX_RECORD_START_CHARS])
     if record_start is not None and record_start.start() <= _MAX_PREFIX_CHARS:
         return raw[: record_start.start()]
+    tag = _LAUNCHER_TAG.match(raw)
+    if tag is not None:
+        return tag[0]
     quote = _QUOTE.match(raw)
     return quote[0] if quote is not None else raw[: len(raw) - len(raw.lstrip())]
 
@@ -566,7 +575,7 @@ def _is_continuation(last_line: str, next_line: str, marked_length: int, width: 
         return False
     if not next_line.strip() or find_record_start(next_line):
         return False
-    return not _LINE_START.match(next_line)
+    return not (_LINE_START.match(next_line) or _LAUNCHER_TAG.match(next_line))
 
 
 def iter_messages(raw: str) -> Iterator[tuple[str, str]]:
@@ -575,15 +584,21 @@ def iter_messages(raw: str) -> Iterator[tuple[str, str]]:
     A terminal, a web form or a missing newline can put several messages on one line.
     """
     for text in _iter_unescaped_lines(clean_text(raw)):
-        starts = list(_iter_record_starts(text))
+        starts, tag = list(_iter_record_starts(text)), _LAUNCHER_TAG.match(text)
         if not starts:
-            yield _strip_quote(text), ""
+            message = text[tag.end() :] if tag is not None else ""
+            if tag is not None and message.strip():
+                yield message.rstrip("` "), tag[0].strip()
+            else:
+                yield _strip_quote(text), ""
             continue
         before = text[: starts[0]]
         prefix = before.strip()
         # a long text, or one of several words, is a message of its own rather than a prefix
         if len(prefix) > _MAX_PREFIX_CHARS or " " in prefix.strip("> "):
             yield _strip_quote(before), ""
+        if tag is not None and tag.end() <= starts[0]:
+            prefix = tag[0].strip()
         for start, end in zip(starts, [*starts[1:], len(text)], strict=False):
             yield text[start:end].rstrip(" `|"), prefix
 

@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.causes.codes import HARMLESS, MISLEADING, RELEASE
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.core.text import lower_first
+from tfdoctor.core.text import clean_line, lower_first
 from tfdoctor.logs import advice
 from tfdoctor.logs.cards import list_cards
 from tfdoctor.logs.detectors import cluster as cluster_detectors
+from tfdoctor.logs.frameworks import (
+    FRAMEWORK_NAMES,
+    MACHINE_CAUSES,
+    separate_frameworks,
+)
 from tfdoctor.logs.known_issues import describe_known_problems
 from tfdoctor.logs.libraries import is_cupti_library, list_sonames
 from tfdoctor.logs.log_context import Decision, LogContext
 from tfdoctor.logs.processes import (
-    FRAMEWORK_NAMES,
     LogProcess,
     ProcessPart,
     ProcessSplitter,
     choose_process_decision,
+    is_rank_label,
 )
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import OTHER_BENIGN, load_signatures
 from tfdoctor.logs.sources import drop_other_eras, split_by_writer
 from tfdoctor.logs.verdict import choose_decision, is_registered
+from tfdoctor.remedies.machine import add_book_remedies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tfdoctor.compat import Compat
+    from tfdoctor.core.findings import Report
     from tfdoctor.logs.events import Event, Log
     from tfdoctor.logs.version_inference import LogOrigin, RegisteredDevice
     from tfdoctor.remedies.tools import Tool
@@ -48,6 +56,9 @@ LIBRARY_NAME_CAUSES = (
     Cause.CUDNN_MISSING,
 )
 """Causes that are reported with the names of the missing libraries."""
+LIBRARY_PROBLEMS = frozenset({*LIBRARY_NAME_CAUSES, Cause.LIBS_UNLISTED})
+"""Causes of the same failure, of which a check of the machine finds the right one."""
+MEMORY_SHARING_NOTE = "TensorFlow takes nearly all of it, unless TF_FORCE_GPU_ALLOW_GROWTH=true."
 _PROGRAM_ERRORS = {
     "configured-late": "A setting came after TensorFlow had taken the GPUs, and has no effect",
     "growth-differs": "Memory growth is set for some GPUs only, which TensorFlow refuses",
@@ -103,29 +114,42 @@ def diagnose_log(
     """
     catalogue = load_signatures()
     splitter = ProcessSplitter()
-    log = drop_other_eras(scan(chunks, catalogue, splitter), compat)
+    full_log = scan(chunks, catalogue, splitter)
+    own_log, framework_logs = separate_frameworks(full_log)
+    log = drop_other_eras(own_log, compat)
     context = LogContext(log, compat, requested_tool=tool)
     decision = choose_decision(context)
+    if decision.cause is Cause.INCONCLUSIVE:
+        context, decision = _choose_framework_decision(context, decision, framework_logs)
     parts = splitter.list_parts(log)
     if len(parts) < 2 and len(context.origin.sources.writers) > 1:
         parts = _split_by_release(log, context)
-    contexts = [LogContext(drop_other_eras(part.log, compat), compat) for part in parts]
-    decisions = _mark_hidden_gpus([choose_decision(part_context) for part_context in contexts])
+    contexts = [
+        LogContext(drop_other_eras(separate_frameworks(part.log)[0], compat), compat) for part in parts
+    ]
+    decisions = _mark_hidden_gpus(parts, [choose_decision(part_context) for part_context in contexts])
+    share = ""
     if len(parts) > 1:
         decision, affected_count = choose_process_decision(decision, zip(parts, decisions, strict=True))
         if decision.cause is not Cause.HEALTHY and 0 < affected_count < len(parts):
-            note = f"This applies to {affected_count} of {len(parts)} processes."
+            share = f"{affected_count} of {len(parts)} processes"
+            note = f"This applies to {share}."
             decision = replace(decision, note=f"{decision.note} {note}".strip())
         # report the release of a part whose cause was chosen
         context = _choose_context(context, decision, zip(contexts, decisions, strict=True))
     report = _make_report(context, decision, name)
+    report = _add_framework_note(report, framework_logs)
+    if share:
+        is_used = _is_used_by_affected(decision, contexts, decisions)
+        headline = _make_headline(context, decision, report.missing_sonames, is_used=is_used, share=share)
+        report = replace(report, headline=headline)
     labels = _make_labels(parts)
     processes = [
         _make_process(label, part.first_line, part_context, part_decision)
         for label, part, part_context, part_decision in zip(labels, parts, contexts, decisions, strict=True)
     ]
-    processes += _list_frameworks(context)
-    if len(processes) < 2:
+    processes += _list_frameworks(context, framework_logs)
+    if len(processes) < 2 or context.framework is not None:
         return report
     if len({part.label for part in parts}) > 1:
         # a library that one process opened can be missing for another
@@ -162,18 +186,31 @@ def _choose_context(
     return context
 
 
-def _mark_hidden_gpus(decisions: list[Decision]) -> list[Decision]:
+def _is_used_by_affected(
+    decision: Decision, contexts: Sequence[LogContext], decisions: Sequence[Decision]
+) -> bool | None:
+    """Return whether the processes with the cause of a decision registered a GPU, or None if they differ."""
+    answers = {
+        is_registered(part_context, part_decision)
+        for part_context, part_decision in zip(contexts, decisions, strict=True)
+        if part_decision.cause is decision.cause
+    }
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _mark_hidden_gpus(parts: Sequence[ProcessPart], decisions: list[Decision]) -> list[Decision]:
     """Replace the cause NO_DEVICE by HIDDEN_BY_ENV if another process registered a GPU.
 
-    The machine has a GPU in this case, so it must be hidden from the processes that see none.
+    The machine has a GPU in this case, so it must be hidden from the processes that see none. The ranks of a job, which
+    can run on different machines, keep the cause.
     """
     if not any(decision.cause is Cause.HEALTHY for decision in decisions):
         return decisions
     return [
         replace(decision, cause=Cause.HIDDEN_BY_ENV, other_causes=(Cause.NO_DEVICE,))
-        if decision.cause is Cause.NO_DEVICE
+        if decision.cause is Cause.NO_DEVICE and not is_rank_label(part.label)
         else decision
-        for decision in decisions
+        for part, decision in zip(parts, decisions, strict=True)
     ]
 
 
@@ -205,17 +242,22 @@ def _make_process(label: str, line: int, context: LogContext, decision: Decision
     )
 
 
-def _list_frameworks(context: LogContext) -> list[LogProcess]:
+def _list_frameworks(context: LogContext, framework_logs: Mapping[str, Log]) -> list[LogProcess]:
     """Return the other frameworks that wrote to the log, in the order of their first messages."""
     processes = []
     for signature_id, name in FRAMEWORK_NAMES.items():
         event = context.log.find_first(signature_id)
         if event is None:
             continue
-        oom_events = [item for item in context.log.list_events(signature_id) if item.get("oom")]
+        oom_event = next((item for item in context.log.list_events(signature_id) if item.get("oom")), None)
+        error = next(iter(framework_logs.get(name, ())), None)
         summary = f"{name} also logs here; tfdoctor does not judge it."
-        if oom_events:
-            summary = f"{name} ran out of GPU memory (line {oom_events[0].line})."
+        if oom_event is not None:
+            summary = f"{name} ran out of GPU memory (line {oom_event.line})."
+            if context.registration_event is not None:
+                summary += f" {MEMORY_SHARING_NOTE}"
+        elif error is not None:
+            summary = f"{name} failed (line {error.line})."
         processes.append(
             LogProcess(
                 label=name,
@@ -227,6 +269,49 @@ def _list_frameworks(context: LogContext) -> list[LogProcess]:
             )
         )
     return sorted(processes, key=lambda process: process.first_line)
+
+
+def _choose_framework_decision(
+    context: LogContext, decision: Decision, framework_logs: Mapping[str, Log]
+) -> tuple[LogContext, Decision]:
+    """Return the context and the decision for the errors of another framework; unchanged if they show nothing.
+
+    A cause that lies in the machine holds for that framework as well. Other errors say nothing about TensorFlow.
+    """
+    for name, log in framework_logs.items():
+        new_decision = choose_decision(LogContext(log, context.compat))
+        if new_decision.cause is Cause.INCONCLUSIVE:
+            continue
+        if new_decision.cause not in MACHINE_CAUSES:
+            note = (
+                "tfdoctor examines TensorFlow only. Whether it can use the GPU there, `tfdoctor check` says."
+            )
+            title = f"This is an error of {name}, not of TensorFlow"
+            new_decision = Decision(Cause.INCONCLUSIVE, new_decision.evidence_events, note=note, title=title)
+        return replace(context, framework=name), new_decision
+    return context, decision
+
+
+def _add_framework_note(report: LogReport, framework_logs: Mapping[str, Log]) -> LogReport:
+    """Return the report with a note on the errors of other frameworks, unless they are its subject."""
+    root_lines = {item.line for item in report.root_finding.evidence} if report.root_finding else set()
+    notes = [
+        (name, events[0])
+        for name, log in framework_logs.items()
+        if (events := [event for event in log if event.line not in root_lines])
+    ]
+    if not notes:
+        return report
+    text = " ".join(f"The error in line {event.line} is one of {name}." for name, event in notes)
+    finding = Finding(
+        code=MISLEADING,
+        cause=report.cause,
+        severity=Severity.INFO,
+        title="Easily misread",
+        explanation=text,
+        evidence=_make_evidence([event for _, event in notes], report.name),
+    )
+    return replace(report, findings=(*report.findings, finding))
 
 
 def _make_report(context: LogContext, decision: Decision, file_name: str) -> LogReport:
@@ -336,10 +421,7 @@ def _make_root_finding(
         sentences.append(known_problem_text)
     remedies = (*advice.list_remedies(context, cause), *problem_remedies)
     if decision.other_causes:
-        titles = "; ".join(_lower_title(candidate.data.finding_title) for candidate in decision.other_causes)
-        sentences.append(
-            f"The log alone does not rule out: {titles}. Run `tfdoctor check` on that machine to tell them apart."
-        )
+        sentences.append(_describe_other_causes(decision.other_causes))
         if not any("tfdoctor check" in remedy.commands for remedy in remedies):
             remedies = (*remedies, advice.CHECK_REMEDY)
     return Finding(
@@ -350,6 +432,14 @@ def _make_root_finding(
         explanation=" ".join(sentences),
         evidence=_make_evidence(decision.evidence_events, file_name),
         remedies=remedies,
+    )
+
+
+def _describe_other_causes(causes: Sequence[Cause]) -> str:
+    """Return a sentence on the causes that the log does not rule out."""
+    titles = "; ".join(_lower_title(cause.data.finding_title) for cause in causes)
+    return (
+        f"The log alone does not rule out: {titles}. Run `tfdoctor check` on that machine to tell them apart."
     )
 
 
@@ -517,11 +607,17 @@ def _choose_runtime_soname(missing_sonames: Sequence[str]) -> str:
 
 
 def _make_headline(
-    context: LogContext, decision: Decision, missing_sonames: Sequence[str], *, is_used: bool | None
+    context: LogContext,
+    decision: Decision,
+    missing_sonames: Sequence[str],
+    *,
+    is_used: bool | None,
+    share: str = "",
 ) -> str:
     """Return one sentence that says whether the GPU was used.
 
-    `is_used` is None if the log does not say whether it was.
+    `is_used` is None if the log does not say whether it was. `share` says for how many processes, as "1 of 4 processes";
+    empty if for all.
     """
     cause, subject = decision.cause, context.origin.name
     if cause in (Cause.HEALTHY, Cause.INCONCLUSIVE):
@@ -532,16 +628,19 @@ def _make_headline(
         more = f" and {len(missing_sonames) - 1} more" if len(missing_sonames) > 1 else ""
         sonames = f"{_choose_runtime_soname(missing_sonames)}{more}"
         title = f"CUDA {path_version} is installed, but it needs CUDA {required_version} ({sonames})"
+    if context.framework is not None:
+        return f"{context.framework}: {_lower_title(title)}."
     if not context.mentions_tensorflow and cause not in (Cause.OOM, Cause.PLACEMENT_ERROR):
         return f"{title}."
     title = _lower_title(title)
+    where = f" in {share}" if share else ""
     if is_used is False:
-        return f"{subject} did not use the GPU: {title}."
+        return f"{subject} did not use the GPU{where}: {title}."
     if is_used and cause.data.severity is Severity.ERROR:
-        return f"{subject} found the GPU but failed on it: {title}."
+        return f"{subject} found the GPU but failed on it{where}: {title}."
     if is_used is None and cause.data.severity is Severity.ERROR:
-        return f"{subject} may not have used the GPU: {title}."
-    return f"{subject}: {title}."
+        return f"{subject} may not have used the GPU{where}: {title}."
+    return f"{subject}{where}: {title}."
 
 
 def _lower_title(title: str) -> str:
@@ -549,16 +648,62 @@ def _lower_title(title: str) -> str:
     return f"a{title[1:]}" if title.startswith("A ") else lower_first(title)
 
 
-def merge_host_finding(report: LogReport, cause: Cause | None, finding: Finding | None) -> LogReport:
-    """Return the report with a finding from a check of this machine added.
+def adapt_to_machine(
+    report: LogReport, check: Report, compat: Compat, python: str, *, can_fix: bool
+) -> LogReport:
+    """Return the report with remedies for the machine and the Python that wrote the log, and with the verdict of `check`.
 
-    If the log is inconclusive, or does not rule out the cause of the finding, the finding becomes the root cause.
-    Otherwise it is added as a note. The report is unchanged if `cause` or `finding` is None.
+    If `can_fix` is false, `tfdoctor fix` can change nothing in that Python.
+    """
+    root = report.root_finding
+    if root is None:
+        return report
+    arguments = f" --python {shlex.quote(clean_line(python))}"
+    remedies = [
+        replace(
+            remedy,
+            text="Run:" if remedy.text == advice.THAT_MACHINE_TEXT else remedy.text,
+            commands=tuple(
+                f"{command}{arguments}" if command in ("tfdoctor check", "tfdoctor fix") else command
+                for command in remedy.commands
+                if can_fix or command != "tfdoctor fix"
+            ),
+        )
+        for remedy in root.remedies
+        if remedy != advice.CHECK_REMEDY
+    ]
+    explanation = root.explanation
+    if report.other_causes:
+        explanation = explanation.replace(_describe_other_causes(report.other_causes), "").strip()
+    explanation = f"{explanation} `tfdoctor check` says: {check.verdict.headline}".strip()
+    new_root = add_book_remedies(
+        check.facts, compat, root, replace(root, explanation=explanation, remedies=tuple(remedies))
+    )
+    findings = tuple(new_root if item is root else item for item in report.findings)
+    return replace(report, root_finding=new_root, findings=findings)
+
+
+def merge_host_finding(report: LogReport, cause: Cause | None, finding: Finding | None) -> LogReport:
+    """Return the report with a finding from a check of the machine that wrote the log.
+
+    If the log has the cause of the finding as well, the root finding gets its remedies, which are for that machine. If the
+    log is inconclusive, or does not rule out the cause, or both say that no GPU was registered because of the libraries,
+    the finding becomes the root finding. Otherwise it is added as a note. The report is unchanged if `cause` or `finding`
+    is None.
     """
     if finding is None or cause is None:
         return report
-    if cause in report.other_causes or report.cause is Cause.INCONCLUSIVE:
-        other_findings = tuple(item for item in report.findings if item is not report.root_finding)
+    root = report.root_finding
+    if root is not None and cause is report.cause:
+        new_root = replace(root, explanation=finding.explanation, remedies=finding.remedies)
+        findings = tuple(new_root if item is root else item for item in report.findings)
+        return replace(report, root_finding=new_root, findings=findings, other_causes=())
+    if (
+        cause in report.other_causes
+        or report.cause is Cause.INCONCLUSIVE
+        or (report.gpu_registered is False and {cause, report.cause} <= LIBRARY_PROBLEMS)
+    ):
+        other_findings = tuple(item for item in report.findings if item is not root)
         summary = f"{report.summary} On this machine: {finding.title}."
         return replace(
             report,

@@ -6,6 +6,7 @@ Everything else is printed with `-v`.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.causes.codes import HARMLESS, MISLEADING
@@ -54,6 +55,8 @@ SEARCH_PATH_SUFFIX = re.compile(r"[;,] {0,3}(LD_L\w{1,10}_PATH): {0,3}(.*)$")
 """Matches the name and the value of LD_LIBRARY_PATH at the end of a message about a missing library."""
 NOTE_LABELS = {HARMLESS: "Harmless", MISLEADING: "Easily misread"}
 """The label of a note, by the code of its finding."""
+MAX_LABELS = 4
+"""The largest number of processes of one result that are named."""
 MAX_FOLDERS = 3
 """The largest number of folders of a search path that are printed."""
 
@@ -182,14 +185,28 @@ def _print_processes(out: Page, report: LogReport, max_processes: int) -> None:
     if not report.processes:
         return
     out.print()
-    for process in report.processes[:max_processes]:
-        mark, style, text = format_process(process)
+    groups: dict[tuple[Cause | None, str], list[LogProcess]] = {}
+    for process in report.processes:
+        groups.setdefault((process.cause, process.summary), []).append(process)
+    # the processes with the cause of the verdict come first
+    ordered_groups = sorted(groups.values(), key=lambda group: group[0].cause is not report.cause)
+    for group in ordered_groups[:max_processes]:
+        mark, style, text = format_process(
+            replace(group[0], label=_join_labels([process.label for process in group]))
+        )
         print_hanging(out, Text(f"  {mark} ", style=style), text)
-    hidden_process_count = len(report.processes) - max_processes + report.extra_process_count
+    hidden_process_count = sum(map(len, ordered_groups[max_processes:])) + report.extra_process_count
     if hidden_process_count > 0:
         out.print(
             Text(f"    and {format_count(hidden_process_count, 'more process', 'more processes')} (-v)")
         )
+
+
+def _join_labels(labels: Sequence[str]) -> str:
+    """Return the labels of processes as a list, of which at most MAX_LABELS are named."""
+    if len(labels) <= MAX_LABELS:
+        return join_words(labels)
+    return f"{', '.join(labels[: MAX_LABELS - 1])} and {len(labels) - MAX_LABELS + 1} more"
 
 
 def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, screen_lines: int) -> None:

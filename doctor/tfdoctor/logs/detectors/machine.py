@@ -390,6 +390,8 @@ def _detect_driver_messages(context: LogContext) -> Decision | None:
             ("busy", Cause.GPU_BUSY_OTHER_PROCESS),
             ("UNAVAILABLE", Cause.GPU_BUSY_OTHER_PROCESS),
             ("no CUDA-capable", Cause.NO_DEVICE),
+            ("No CUDA GPUs", Cause.NO_DEVICE),
+            ("no NVIDIA driver", Cause.NO_DRIVER),
         )
         return Decision(
             next(cause for text, cause in causes_by_text if text in message),
