@@ -6,9 +6,11 @@ import contextlib
 import os
 import shutil
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.options import FailOn, Quiet, argument, command, option, verbose_option
+from tfdoctor.core.causes.steps import Remedy
 from tfdoctor.core.errors import Error, UsageError
 from tfdoctor.core.text import clean_line
 from tfdoctor.system import signals
@@ -21,6 +23,7 @@ from tfdoctor.verification.running.launch import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfdoctor.logs.report import LogReport
     from tfdoctor.verification.running.log_worker import LogWorker
     from tfdoctor.verification.running.passthrough import Passthrough
 
@@ -59,7 +62,8 @@ def run(
     """Run a program unchanged, explain its log, and return its exit status or die by its signal.
 
     Input, output, signals and the exit status are the program's (126, 127: it could not be started; a signal
-    that ends it ends tfdoctor, too). The answer goes to standard error.
+    that ends it ends tfdoctor, too). The answer goes to standard error. If something is wrong, the machine and the
+    program's Python are examined as `tfdoctor check` does, so that the remedy is for them.
     """
     if not words:
         raise UsageError("no command to run.", hint="tfdoctor run -- python train.py")
@@ -158,10 +162,13 @@ def _write_report(
     from tfdoctor.render.terminal import ERR
 
     result = log_worker.wait_for_answer()
+    report = result.report if result is not None else None
+    if result is not None and result.is_tensorflow_log and result.report.root_finding is not None:
+        report = _add_machine_facts(command_line[0], result.report)
     text = render_run(
         command_line,
         status,
-        result.report if result is not None else None,
+        report,
         has_messages=result is not None and result.is_tensorflow_log,
         failures=program.failures,
         lost_bytes=log_worker.dropped_bytes,
@@ -174,7 +181,38 @@ def _write_report(
     )
     ERR.write(f"\n{text}" if program.has_open_line else text)
     ERR.flush()
-    if result is None:
+    if result is None or report is None:
         return False
     placement_findings = result.placement.findings if result.placement is not None else ()
-    return fail_on.is_reached((*result.report.findings, *placement_findings))
+    return fail_on.is_reached((*report.findings, *placement_findings))
+
+
+def _add_machine_facts(program: str, report: LogReport) -> LogReport:
+    """Return the report with what `check` finds on this machine and in the Python of the program.
+
+    The report is unchanged if the program is no Python, or if the machine cannot be examined.
+    """
+    from tfdoctor.compat import Compat
+    from tfdoctor.diagnosis import examine, find_program_python, make_live_system
+    from tfdoctor.environments.fix_availability import find_fix_offer
+    from tfdoctor.logs.report import adapt_to_machine, merge_host_finding
+
+    system = make_live_system(None)
+    try:
+        python = find_program_python(system, program)
+        if python is None:
+            return report
+        compat = Compat.load()
+        system = make_live_system(python)
+        machine_report = examine(system, compat, python=python)
+        offer = find_fix_offer(machine_report, system)
+    except (Error, OSError):
+        return report
+    finally:
+        system.stop()
+    root = machine_report.root_finding
+    if root is not None and offer is not None and root in offer.findings:
+        text = next((remedy.text for remedy in root.remedies if remedy.steps), "Repair the environment.")
+        root = replace(root, remedies=(Remedy(text, (offer.command,)), *root.remedies))
+    report = adapt_to_machine(report, machine_report, compat, python, can_fix=offer is not None)
+    return merge_host_finding(report, machine_report.verdict.cause, root)

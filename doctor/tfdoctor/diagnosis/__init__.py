@@ -12,6 +12,7 @@ from tfdoctor.core.facts import value_of
 from tfdoctor.probes.interpreter_selection import (
     choose_python,
     describe_unusable_environment,
+    find_program_python,
     iter_uv_variables,
     read_kernel_variables,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "describe_unusable_environment",
     "evaluate_facts",
     "examine",
+    "find_program_python",
     "make_live_system",
     "query_chosen_python",
     "read_kernel_variables",

@@ -109,6 +109,26 @@ def choose_python(system: System, requested: str | None) -> PythonChoice:
     )
 
 
+def find_program_python(system: System, program: str) -> str | None:
+    """Return the Python that runs a program, or None if it is no Python program.
+
+    The program is a Python itself, or a script whose first line names one.
+    """
+    path = system.which(program)
+    if path is None:
+        return None
+    path = _make_absolute(system, path)
+    if _PYTHON_NAME.match(posixpath.basename(path)):
+        return path
+    shebang = re.match(
+        r"#!\s*(/\S{1,400})(?:\s+(?:-S\s+)?(\S{1,100}))?", load_text(system, path, 1 << 12) or ""
+    )
+    interpreter = shebang[1] if shebang is not None else ""
+    if shebang is not None and shebang[2] and posixpath.basename(interpreter) == "env":
+        interpreter = system.which(shebang[2]) or ""
+    return interpreter if _PYTHON_NAME.match(posixpath.basename(interpreter)) else None
+
+
 def describe_unusable_environment(environment: UnusableEnvironment) -> str:
     """Describe the problem of an unusable environment as a clause, such as "which is not there"."""
     return {
