@@ -61,13 +61,17 @@ LINUX_ADMINISTRATION = (
     r"\bsudo\b|\bapt(?:-get)?\b|\bdnf\b|\bmodprobe\b|\bsystemctl\b|\bldconfig\b(?! -p)|\bdkms\b"
 )
 FORBIDDEN = {
-    "windows": rf"{LINUX_ADMINISTRATION}|^export |^unset |\bgrep\b|^python3|/proc/|\$\(",
+    "windows": rf"{LINUX_ADMINISTRATION}|^export |^unset |\bgrep\b|^python3|/proc/|\$\("
+    r"|^tfdoctor (?:check|fix|run|verify|install|build|capture)\b",
     "mac": rf"{LINUX_ADMINISTRATION}|\bnvidia-smi\b",
     "notebook service": rf"{LINUX_ADMINISTRATION}|^docker |^podman |^kubectl ",
     "pod": r"^(?:docker|podman) ",
     "container": r"^sudo (?!.*libcuda1)",
 }
-"""What nobody can type in a kind of place. In a container it may be typed if the text says that it is for the host."""
+"""What nobody can type in a kind of place.
+
+In a container it may be typed if the text says that it is for the host, and on Windows if the text says that it is for WSL.
+"""
 
 
 class Screen(NamedTuple):
@@ -107,7 +111,7 @@ def make_log_screen(path: Path, last_line: str = "") -> Screen:
     report = diagnose_log([content], COMPAT, str(path))
     text = content.decode("utf-8", "replace")
     places = {
-        "windows": bool(re.search(r"\b[A-Z]:\\\w|on win32", text))
+        "windows": bool(re.search(r"\b[A-Z]:\\\w|on win32|64_\d{1,4}\.dll\b|nvcuda\.dll", text))
         and not re.search(r"/mnt/c/|WSL|\.so\.\d", text),
         "mac": "on darwin" in text or "macosx_" in text,
         "notebook service": bool(re.search(r"google[./]colab|/kaggle/working|/opt/ml/", text)),
@@ -266,5 +270,14 @@ def test_every_command_can_be_typed_at_its_place(place: str) -> None:
         for command in remedy.commands
         if pattern.search(command)
         and not (place == "container" and re.search(r"\b(?:host|node)\b", remedy.text, re.I))
+        and not (place == "windows" and "WSL" in remedy.text)
     }
     assert wrong == set()
+
+
+def test_windows_is_never_left_without_a_remedy() -> None:
+    """Commands that Windows lacks are left out, and something remains."""
+    for path in list_log_paths():
+        for content in (path.read_bytes(), path.read_bytes() + f"\n{PLACE_LINES[0]}".encode()):
+            root = diagnose_log([content], COMPAT, str(path)).root_finding
+            assert root is None or root.remedies, path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
@@ -110,9 +111,16 @@ def list_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
 
 
 def _fit_remedies(context: LogContext, remedies: Iterable[Remedy]) -> tuple[Remedy, ...]:
-    """Return the remedies with the commands that can be typed where the log was written."""
-    fitted = (fit_remedy(remedy, context.places) for remedy in remedies)
-    return tuple(remedy for remedy in fitted if remedy is not None)
+    """Return the remedies with the commands that can be typed where the log was written.
+
+    If no command of any remedy is left, the first text stays.
+    """
+    remedies = tuple(remedies)
+    fitted = tuple(
+        remedy for remedy in (fit_remedy(remedy, context.places) for remedy in remedies) if remedy is not None
+    )
+    texts = [replace(remedy, commands=()) for remedy in remedies if remedy is not CHECK_REMEDY]
+    return fitted or tuple(texts[:1])
 
 
 def _find_tool(context: LogContext) -> Tool:

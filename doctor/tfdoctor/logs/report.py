@@ -421,8 +421,8 @@ def _make_root_finding(
         sentences.append(known_problem_text)
     remedies = (*advice.list_remedies(context, cause), *problem_remedies)
     if decision.other_causes:
-        sentences.append(_describe_other_causes(decision.other_causes))
-        if not any("tfdoctor check" in remedy.commands for remedy in remedies):
+        sentences.append(_describe_other_causes(decision.other_causes, can_check=not context.is_windows))
+        if not context.is_windows and not any("tfdoctor check" in remedy.commands for remedy in remedies):
             remedies = (*remedies, advice.CHECK_REMEDY)
     return Finding(
         code=cause.data.finding_code,
@@ -435,12 +435,11 @@ def _make_root_finding(
     )
 
 
-def _describe_other_causes(causes: Sequence[Cause]) -> str:
-    """Return a sentence on the causes that the log does not rule out."""
+def _describe_other_causes(causes: Sequence[Cause], *, can_check: bool = True) -> str:
+    """Return a sentence on the causes that the log does not rule out. `can_check`: `check` runs on that machine."""
     titles = "; ".join(_lower_title(cause.data.finding_title) for cause in causes)
-    return (
-        f"The log alone does not rule out: {titles}. Run `tfdoctor check` on that machine to tell them apart."
-    )
+    hint = " Run `tfdoctor check` on that machine to tell them apart." if can_check else ""
+    return f"The log alone does not rule out: {titles}.{hint}"
 
 
 def _make_harmless_findings(context: LogContext, file_name: str) -> list[Finding]:

@@ -58,6 +58,8 @@ _ABSENT_COMMANDS = (
     (frozenset({Place.POD}), re.compile(r"^(?:docker|podman)\b")),
 )
 """Commands that a place does not have."""
+_COMMANDS_FOR_LINUX = re.compile(r"^tfdoctor (?:check|fix|run|verify|install|build|capture|report)\b")
+"""Commands of tfdoctor that need the machine, which they can examine on Linux and in WSL only."""
 _HOST_COMMANDS = re.compile(
     r"^sudo (?!apt install libcuda1)|^docker |^nvidia-container-cli |^dkms |\bnvidia-ctk "
 )
@@ -72,6 +74,7 @@ def fit_remedy(remedy: Remedy, places: Collection[Place]) -> Remedy | None:
         _translate_for_windows(command) if is_windows else command
         for command in remedy.commands
         if not any(present & where and absent.search(command) for where, absent in _ABSENT_COMMANDS)
+        and not (is_windows and "WSL" not in remedy.text and _COMMANDS_FOR_LINUX.match(command))
     )
     if remedy.commands and not commands:
         return None

@@ -298,9 +298,12 @@ class Cause(str, enum.Enum):
         finding_title="TensorFlow from 2.11 on has no GPU support on native Windows",
         finding_code="TFD305",
         allows_registration=False,
-        log_remedies=Remedy(
-            "Use WSL 2, and make an environment there; TensorFlow 2.10 is the last for native Windows.",
-            ("tfdoctor install",),
+        log_remedies=(
+            Remedy(
+                "Or stay on native Windows with TensorFlow 2.10 (Python 3.7 to 3.10), CUDA 11.2 and cuDNN 8.1. For DirectX 12 "
+                "GPUs (DirectML), also of other vendors, tensorflow-directml-plugin works with tensorflow-cpu 2.10.",
+                ('py -3.10 -m pip install "tensorflow==2.10.1" "numpy<2"',),
+            ),
         ),
     )
     BOTH_PACKAGES = CauseData(
