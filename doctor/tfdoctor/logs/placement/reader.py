@@ -63,9 +63,11 @@ _DEVICE_POSITION = re.compile(
     + rb"/(?:device:)?[A-Za-z_]{1,40}:\d{1,6}?)(?:( -> )|(?=[\s\"'\\\x1b<,]|$|\d{4}-\d\d-\d\d ))"
 )
 _NODE_LINE = re.compile(
-    rb"([A-Za-z0-9_.][\w.\-/\\>]*): \(([\w>]+)\): (" + _TASK + rb"/(?:device:)?[A-Za-z_]{1,40}:\d{1,6})"
+    rb"([A-Za-z0-9_.][\w.\-/\\>]*): \(([\w>]+)\)(?:: )?(" + _TASK + rb"/(?:device:)?[A-Za-z_]{1,40}:\d{1,6})"
 )
 """A node with its type as printf and TensorFlow's logging print it. Few logs have other lines with devices."""
+_NODE_LINES = re.compile(rb"^(?:[^\n]*\] )?" + _NODE_LINE.pattern + rb"$", re.MULTILINE)
+"""The lines that consist of a node, also behind the time stamp and the source line of a message."""
 _MIN_GRAPH_LINES = 4 * _MAX_EAGER_NODES
 """The number of lines of nodes without an eager operation from which on they are the nodes of a graph."""
 _NODE_NAME = re.compile(rb"[A-Za-z0-9_.][\w.\-/\\>]*")
@@ -191,24 +193,29 @@ class PlacementReader:
 
     def count_block(self, block: bytes) -> None:
         """Count one block of complete lines."""
-        self.refusal_reader.read_block(block, self.line_count)
-        self._parse_devices(block)
+        device_count, line_count = block.count(b"/job:"), block.count(b"\n")
+        is_graph = self._count_graph(block, device_count)
+        if not is_graph or device_count != line_count or self.refusal_reader.is_incomplete:
+            self.refusal_reader.read_block(block, self.line_count)
+            self._parse_devices(block)
+            self._count_copies(block)
         self.first_messages.read_block(block)
-        if b"This triggers a copy" in block:
-            for match in _COPY_MESSAGE.finditer(block):
-                key = match[1], match[3], match[2]
-                if key in self.copy_counts or len(self.copy_counts) < _MAX_PAIRS:
-                    self.copy_counts[key] += 1
-                else:
-                    self.omitted_counts["copies"] += 1
         self.byte_count += len(block)
-        self.line_count += block.count(b"\n")
+        self.line_count += line_count
         self.ends_without_newline = not block.endswith(b"\n")
-        device_count = block.count(b"/job:")
-        if not device_count or self._count_known_executions(block, device_count):
-            return
-        if not self._count_graph(block, device_count):
+        if device_count and not is_graph and not self._count_known_executions(block, device_count):
             self._count_lines(self._count_eager_graphs(block))
+
+    def _count_copies(self, block: bytes) -> None:
+        """Count the copies that TensorFlow reports."""
+        if b"This triggers a copy" not in block:
+            return
+        for match in _COPY_MESSAGE.finditer(block):
+            key = match[1], match[3], match[2]
+            if key in self.copy_counts or len(self.copy_counts) < _MAX_PAIRS:
+                self.copy_counts[key] += 1
+            else:
+                self.omitted_counts["copies"] += 1
 
     def _count_lines(self, block: bytes) -> None:
         """Count the operations of complete lines, one by one."""
@@ -322,16 +329,11 @@ class PlacementReader:
         """Count a block in which only nodes of graphs have devices. Return False, and count nothing, for other blocks."""
         if device_count < _MIN_GRAPH_LINES or _EXECUTING in block or b" -> " in block:
             return False
-        line_counts = Counter([line.rpartition(b"] ")[2] for line in block.split(b"\n")])
-        matches = list(map(_NODE_LINE.fullmatch, line_counts))
-        if device_count != sum(
-            count for count, match in zip(line_counts.values(), matches, strict=True) if match is not None
-        ):
+        nodes = _NODE_LINES.findall(block)
+        if len(nodes) != device_count:
             return False
         self._count_pending()
-        node_by_key = {
-            hash(node): node for node in (match.groups() for match in matches if match is not None)
-        }
+        node_by_key = {hash(node): node for node in set(nodes)}
         new_keys = set(node_by_key) - self.seen_hashes.newer - self.seen_hashes.older
         for (op, device), count in Counter([node_by_key[key][1:] for key in new_keys]).items():
             self._count(

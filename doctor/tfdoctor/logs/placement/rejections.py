@@ -114,6 +114,11 @@ class RefusalReader:
         self._pending: tuple[bytes, int] | None = None
         """An incomplete message that may continue in the next block, and the number of its first line."""
 
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the last message may continue in the next block."""
+        return self._pending is not None
+
     def read_block(self, block: bytes, lines_before: int) -> None:
         """Read a block of complete lines that follows `lines_before` lines."""
         if self._pending is not None:
