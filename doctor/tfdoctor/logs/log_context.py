@@ -241,7 +241,7 @@ class LogContext:
         return not era.endswith("+") and versions.compare(era.rpartition("-")[2], minor) <= 0
 
     def is_in_container(self) -> bool:
-        return self.log.has("container-hint")
+        return self.log.has("container-hint", "compose-hint")
 
     def list_evidence(self, *signature_ids: str) -> tuple[Event, ...]:
         """Return the first two events of each of these signatures, to show as evidence."""

@@ -13,6 +13,7 @@ from tfdoctor.core.text import clean_line, lower_first
 from tfdoctor.logs import advice
 from tfdoctor.logs.cards import list_cards
 from tfdoctor.logs.detectors import cluster as cluster_detectors
+from tfdoctor.logs.events import Log
 from tfdoctor.logs.frameworks import (
     FRAMEWORK_NAMES,
     MACHINE_CAUSES,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
     from tfdoctor.core.findings import Report
-    from tfdoctor.logs.events import Event, Log
+    from tfdoctor.logs.events import Event
     from tfdoctor.logs.version_inference import LogOrigin, RegisteredDevice
     from tfdoctor.remedies.tools import Tool
 
@@ -133,16 +134,17 @@ def diagnose_log(
         decision, affected_count = choose_process_decision(decision, zip(parts, decisions, strict=True))
         if decision.cause is not Cause.HEALTHY and 0 < affected_count < len(parts):
             share = f"{affected_count} of {len(parts)} processes"
-            note = f"This applies to {share}."
-            decision = replace(decision, note=f"{decision.note} {note}".strip())
         # report the release of a part whose cause was chosen
         context = _choose_context(context, decision, zip(contexts, decisions, strict=True))
     report = _make_report(context, decision, name)
     report = _add_framework_note(report, framework_logs)
-    if share:
+    if share and report.root_finding is not None:
         is_used = _is_used_by_affected(decision, contexts, decisions)
         headline = _make_headline(context, decision, report.missing_sonames, is_used=is_used, share=share)
-        report = replace(report, headline=headline)
+        root = report.root_finding
+        new_root = replace(root, explanation=f"{root.explanation} This applies to {share}.".strip())
+        findings = tuple(new_root if item is root else item for item in report.findings)
+        report = replace(report, headline=headline, root_finding=new_root, findings=findings)
     labels = _make_labels(parts)
     processes = [
         _make_process(label, part.first_line, part_context, part_decision)
@@ -279,16 +281,20 @@ def _choose_framework_decision(
     A cause that lies in the machine holds for that framework as well. Other errors say nothing about TensorFlow.
     """
     for name, log in framework_logs.items():
-        new_decision = choose_decision(LogContext(log, context.compat))
+        own = context.log
+        both = Log({**own.events, **log.events}, own.event_counts, own.line_count, own.byte_count)
+        new_context = LogContext(both, context.compat, framework=name, requested_tool=context.requested_tool)
+        new_decision = choose_decision(new_context)
         if new_decision.cause is Cause.INCONCLUSIVE:
             continue
-        if new_decision.cause not in MACHINE_CAUSES:
-            note = (
-                "tfdoctor examines TensorFlow only. Whether it can use the GPU there, `tfdoctor check` says."
-            )
-            title = f"This is an error of {name}, not of TensorFlow"
-            new_decision = Decision(Cause.INCONCLUSIVE, new_decision.evidence_events, note=note, title=title)
-        return replace(context, framework=name), new_decision
+        if new_decision.cause in MACHINE_CAUSES:
+            return new_context, new_decision
+        note = "tfdoctor examines TensorFlow only. Whether it can use the GPU there, `tfdoctor check` says."
+        title = f"This is an error of {name}, not of TensorFlow"
+        evidence = new_decision.evidence_events
+        return replace(context, framework=name), Decision(
+            Cause.INCONCLUSIVE, evidence, note=note, title=title
+        )
     return context, decision
 
 

@@ -24,6 +24,7 @@ class Place(str, enum.Enum):
     WSL = "wsl-hint"
     MAC = "mac-hint"
     CONTAINER = "container-hint"
+    COMPOSE = "compose-hint"
     APPTAINER = "apptainer-hint"
     POD = "pod-hint"
     LXC = "lxc-hint"

@@ -300,9 +300,11 @@ class Cause(str, enum.Enum):
         allows_registration=False,
         log_remedies=(
             Remedy(
-                "Or stay on native Windows with TensorFlow 2.10 (Python 3.7 to 3.10), CUDA 11.2 and cuDNN 8.1. For DirectX 12 "
-                "GPUs (DirectML), also of other vendors, tensorflow-directml-plugin works with tensorflow-cpu 2.10.",
+                "Or stay on native Windows with TensorFlow 2.10 (Python 3.7 to 3.10), CUDA 11.2 and cuDNN 8.1.",
                 ('py -3.10 -m pip install "tensorflow==2.10.1" "numpy<2"',),
+            ),
+            Remedy(
+                "Or use DirectML, for any GPU with DirectX 12: tensorflow-directml-plugin beside tensorflow-cpu 2.10."
             ),
         ),
     )

@@ -174,7 +174,7 @@ def _detect_skipped_by(context: LogContext, *signature_ids: str) -> Decision | N
 def detect_cupti(context: LogContext) -> Decision | None:
     """Return the cause if the profiler cannot use CUPTI."""
     missing = [library for library in context.missing_libraries if is_cupti_library(library.soname)]
-    if not missing and not context.log.has("cupti-failed"):
+    if not missing and not context.log.has("cupti-failed", "cupti-not-permitted"):
         return None
     if context.log.has("cupti-not-permitted") and not missing:
         return Decision(

@@ -34,6 +34,7 @@ UNKNOWN_ERROR_CODES = frozenset({"CUDA_ERROR_UNKNOWN", "UNKNOWN ERROR (999)"})
 """cuInit codes for an unknown error."""
 NOT_INITIALIZED_CODES = frozenset({"CUDA_ERROR_NOT_INITIALIZED"})
 """The cuInit code in a forked process. In other processes it means that the driver did not start."""
+BUSY_TITLE = "Another process uses the GPU exclusively, or its compute mode lets nobody use it"
 FORK_NOTE = (
     "CUDA cannot be used in a process that was forked from one that had used it: usually a worker of "
     "multiprocessing, gunicorn or celery. Start the workers with `spawn`, or import and use TensorFlow only in the "
@@ -393,9 +394,11 @@ def _detect_driver_messages(context: LogContext) -> Decision | None:
             ("No CUDA GPUs", Cause.NO_DEVICE),
             ("no NVIDIA driver", Cause.NO_DRIVER),
         )
+        is_busy = "busy" in message or "UNAVAILABLE" in message
         return Decision(
             next(cause for text, cause in causes_by_text if text in message),
             context.list_evidence("driver-code"),
+            title=BUSY_TITLE if is_busy else "",
         )
     if context.registration_event is not None:
         return None
