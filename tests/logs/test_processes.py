@@ -143,6 +143,14 @@ def test_lines_without_timestamp_belong_to_their_rank(format_mark: str) -> None:
     assert screen.index("✗ " + labels[1]) < screen.index("ImportError")
 
 
+def test_numbered_list_of_devices_has_no_ranks() -> None:
+    devices = "".join(
+        f"{index}: PhysicalDevice(name='/physical_device:GPU:{index}', device_type='GPU')\n"
+        for index in range(2)
+    )
+    assert make_report(GPU, devices, "0: Tesla T4\n").processes == ()
+
+
 @pytest.mark.parametrize("mark", ["{}: ", "[1,{}]<stderr>:", "[pod/train-{}/main] "])
 def test_rank_without_device_is_not_hidden(mark: str) -> None:
     """The ranks of a job can run on different machines, so another one's GPU says nothing about this one's."""

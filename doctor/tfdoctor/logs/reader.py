@@ -103,11 +103,15 @@ _ESCAPED_MARKS = tuple(f"\\{mark}" for mark in "\"'_`*")
 _ESCAPED_NEWLINE = re.compile(r"\\{1,16}[rn](?:\\{1,16}n)?(?![a-z])")
 _QUOTE = re.compile(r"(?:\s{0,12}(?:[>|#`]|[-*](?= ))\s{0,4}){1,6}")
 _LAUNCHER_TAG = re.compile(
-    r"[>\s]{0,8}(?:\d{1,5}: (?=\s*\S)|(?:[A-Z][\w :]{0,40})?\[(?:[\w.@-]{1,80},)?\d{1,6}\]\s?<std(?:out|err)>: ?"
+    r"[>\s]{0,8}(?:\d{1,5}: (?=\s{0,8}\S)(?!(?:Physical|Logical)Device\(|/\w{1,16}:|(?:NVIDIA|Tesla|GeForce|Quadro) )"
+    r"|(?:[A-Z][\w :]{0,40})?\[(?:[\w.@-]{1,80},)?\d{1,6}\]\s?<std(?:out|err)>: ?"
     r"|\[[A-Za-z_]{1,30}\d{1,6}\]: ?|\((?:[\w.:<>-]{1,60} )?pid=\d{1,9}(?:, ip=[\d.]{7,15})?\) "
     r"|\[pod/[\w./-]{3,160}\] |[A-Za-z][\w.-]{0,62}(?:[-_]\d{1,4}\s|\s\s)\s{0,60}\| )"
 )
-"""What srun -l, mpirun --tag-output, torchrun, Ray, kubectl logs --prefix and docker compose print before each line."""
+"""What srun -l, mpirun --tag-output, torchrun, Ray, kubectl logs --prefix and docker compose print before each line.
+
+A number before a device is the number in a list of devices.
+"""
 _JSON_STRING = re.compile(r'^\s{0,24}"(.*?)(?:\\n)?",?\s{0,4}$')
 
 _TIMESTAMP_START = re.compile(r"\d\d\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,6}:\s{0,2}[IWEFD] ")

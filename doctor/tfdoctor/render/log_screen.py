@@ -87,7 +87,7 @@ def _print_report(out: Page, report: LogReport, level: int) -> None:
     root = report.root_finding
     print_log_verdict(out, report)
     _print_devices(out, report, 3 - min(level, 2))
-    _print_processes(out, report, (6, 5, 4, 2, 2, 1)[level])
+    _print_processes(out, report, (6, 5, 4, 2, 2, 2)[level])
     max_remedies = 0
     if root is not None:
         if root.evidence:
