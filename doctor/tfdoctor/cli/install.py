@@ -51,6 +51,7 @@ from tfdoctor.environments.resolution import NoSolutionError
 from tfdoctor.environments.selection import InstallOptions, PlanChoice, choose_plan, make_install_request
 from tfdoctor.environments.smoke_test import examine_installed, is_gpu_missing, is_intact
 from tfdoctor.planning.arguments import (
+    add_machine_arguments,
     expand_ambiguous_gpus,
     find_common_answer,
     parse_python_version,
@@ -172,6 +173,7 @@ def install(
         host = _resolve_gpu_names(compat, host, tf, python_version)
         choice = choose_plan(options, python_version, host, folder, uv=uv, system=system, machine=machine)
     if not isinstance(choice, PlanChoice):  # a recommendation without a suitable option
+        choice = add_machine_arguments(choice, gpu or (), driver)
         if as_json:
             write_json(make_recommendation_json(choice))
         else:
@@ -276,6 +278,7 @@ def _find_host(
             driver=requested_host.driver,
             cpu_flags=requested_host.cpu_flags,
             has_driver_gpus=requested_host.has_driver_gpus,
+            has_no_gpu=requested_host.has_no_gpu,
         )
         host = dataclasses.replace(combined_host, is_wsl=is_wsl, python=None)
     return host, host_facts.machine

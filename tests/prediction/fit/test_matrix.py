@@ -12,7 +12,9 @@ import pytest
 
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.core.versions import VersionSyntaxError
+from tfdoctor.prediction.fit.drivers import find_driver_refusal
 from tfdoctor.prediction.fit.matrix import MatrixQuery, group_rows, select_rows
+from tfdoctor.prediction.fit.models import HostGpu
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -73,6 +75,31 @@ def test_driver_minimums() -> None:
     row = select_rows(COMPAT, MatrixQuery(tf="2.10.1"))[0]
     assert (row.min_linux_driver, row.min_windows_driver) == ("450.80.02", "452.39")
     assert all(row.release.cuda != "12.5.1" for row in select_rows(COMPAT, MatrixQuery(driver="470.82.01")))
+
+
+@pytest.mark.parametrize("capability", sorted({gpu.capability for gpu in COMPAT.gpus}))
+def test_driver_minimum_of_a_gpu_is_not_older_than_the_gpu(capability: str) -> None:
+    """The driver that a row names is itself no reason to refuse this GPU."""
+    for row in select_rows(COMPAT, MatrixQuery(capability=capability)):
+        for platform, driver in (("linux", row.min_linux_driver), ("windows", row.min_windows_driver)):
+            if driver is not None:
+                refusal = find_driver_refusal(COMPAT, driver, HostGpu("", capability), platform)
+                assert refusal is None, (row.release.version, driver, refusal)
+
+
+@pytest.mark.parametrize(
+    ("capability", "tf", "driver"),
+    [
+        ("8.9", "2.14.0", "520.61.05"),
+        ("9.0", "2.20.0", "525.60.13"),
+        ("12.0", "2.20.0", "570.26"),
+        ("10.3", "2.21.0", "575.51.03"),
+    ],
+)
+def test_driver_minimum_of_a_new_gpu(capability: str, tf: str, driver: str) -> None:
+    assert select_rows(COMPAT, MatrixQuery(tf=tf, capability=capability))[0].min_linux_driver == driver
+    older = MatrixQuery(tf=tf, capability=capability, driver=str(int(driver[:3]) - 10))
+    assert select_rows(COMPAT, older) == ()
 
 
 def test_problems_follow_the_capability() -> None:

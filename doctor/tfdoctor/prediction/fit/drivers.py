@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "find_driver_refusal",
     "find_driver_version",
+    "find_first_driver",
     "find_newest_driver",
     "list_known_drivers",
     "list_refusal_limits",
@@ -85,14 +86,29 @@ def find_driver_refusal(
     if driver_capability is None:
         return dropped_support
     cuda, newest, series = driver_capability
-    if versions.parse_capability(gpu.capability) <= versions.parse_capability(newest):
+    if versions.parse_capability(gpu.capability) > versions.parse_capability(newest):
+        explanation = f"it speaks CUDA {cuda}, which knows cards up to compute capability {newest}"
+    elif any(gpu.capability in entry.capabilities for entry in compat.all_cuda_series) and not any(
+        gpu.capability in entry.capabilities and versions.is_at_least(series, entry.version)
+        for entry in compat.all_cuda_series
+    ):  # such as 10.3, which is newer than 12.0
+        explanation = f"it speaks CUDA {cuda}, which does not know compute capability {gpu.capability} yet"
+    else:
         return None
-    explanation = f"it speaks CUDA {cuda}, which knows cards up to compute capability {newest}"
     return (
         Cause.DRIVER_TOO_OLD,
         f"driver {driver} is older than the {gpu.name}: {explanation}",
         f"cuda.toml: [[series]] {series}",
     )
+
+
+def find_first_driver(compat: Compat, gpu: HostGpu, platform: Platform = "linux") -> str | None:
+    """Return the oldest known driver that is new enough for a GPU; None if every known driver is too old."""
+    for driver in reversed(list_known_drivers(compat, platform)):
+        refusal = find_driver_refusal(compat, driver, gpu, platform)
+        if refusal is None or refusal[0] is not Cause.DRIVER_TOO_OLD:
+            return driver
+    return None
 
 
 def list_refusal_limits(compat: Compat, platform: Platform = "linux") -> frozenset[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.core import versions
 from tfdoctor.core.records import dataclass
 from tfdoctor.prediction.fit.compatibility import find_gpu_reasons
+from tfdoctor.prediction.fit.drivers import find_driver_refusal, find_first_driver
 from tfdoctor.prediction.fit.models import Host, HostGpu
 
 if TYPE_CHECKING:
@@ -62,9 +63,12 @@ class MatrixRow:
 
     release: Release
     min_linux_driver: str | None
-    """The minimum driver version on Linux; None if it is not known or if the release has no CUDA."""
+    """The minimum driver version on Linux, for the requested GPU if there is one.
+
+    None if it is not known or if the release has no CUDA.
+    """
     min_windows_driver: str | None
-    """The minimum driver version on Windows; None if it is not known, or if no Windows wheel has GPU code."""
+    """The same on Windows; None also if no Windows wheel has GPU code."""
     problems: tuple[Problem, ...]
     """The known problems of the release, in the order of the table."""
     code_kind: Code | None
@@ -216,7 +220,11 @@ def _find_best_code(
 def _find_code(compat: Compat, release: Release, query: MatrixQuery, capability: str) -> Code:
     """Return the kind of code for a GPU; also "none" if CUDA, cuDNN or the driver excludes the GPU."""
     code = compat.find_code(release, capability)
-    is_usable = code in ("none", "arch-specific") or not list_refusals(compat, release, query, capability)
+    if code == "arch-specific":  # a reason of its own for `list_refusals`, but some kernels run
+        gpu = HostGpu(capability, capability)
+        is_usable = query.driver is None or not find_driver_refusal(compat, query.driver, gpu, query.os)
+    else:
+        is_usable = code == "none" or not list_refusals(compat, release, query, capability)
     return code if is_usable else "none"
 
 
@@ -248,9 +256,9 @@ def _build_row(
     """Build the row of a release, with its problems on GPUs of any of the capabilities."""
     min_linux_driver = min_windows_driver = None
     if release.cuda is not None:
-        min_linux_driver = compat.find_driver_minimum(release.cuda, "linux").minimum
+        min_linux_driver = _find_min_driver(compat, release.cuda, capabilities, "linux")
         if release.windows_gpu:
-            min_windows_driver = compat.find_driver_minimum(release.cuda, "windows").minimum
+            min_windows_driver = _find_min_driver(compat, release.cuda, capabilities, "windows")
     problems: dict[str, Problem] = {}
     for capability in capabilities or (None,):
         for problem in compat.list_problems(release.package, release.version, capability=capability):
@@ -264,6 +272,19 @@ def _build_row(
         problems=tuple(ordered_problems),
         code_kind=code,
     )
+
+
+def _find_min_driver(
+    compat: Compat, cuda: str, capabilities: tuple[str, ...], platform: Platform
+) -> str | None:
+    """Return the oldest driver that is new enough for a CUDA version and for GPUs of these capabilities."""
+    minimum = compat.find_driver_minimum(cuda, platform).minimum
+    if minimum is None:
+        return None
+    first_drivers = [
+        find_first_driver(compat, HostGpu(capability, capability), platform) for capability in capabilities
+    ]
+    return max([minimum, *filter(None, first_drivers)], key=versions.parse_numbers)
 
 
 def group_rows(rows: Iterable[MatrixRow]) -> tuple[MatrixGroup, ...]:
