@@ -161,12 +161,25 @@ def test_invalid_requests_are_refused(
     assert not (tmp_path / "env").exists()
 
 
+def test_refusal_plans_for_the_requested_card(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+    machine = ("--gpu", "K80", "--driver", "470")
+    result = tfdoctor("install", "-n", "--tf", "2.20", *machine, "--into", str(tmp_path / "env"))
+    assert result.status == 1
+    assert result.out.startswith("For Tesla K80 (3.7), the newest driver of branch 470\n")
+    assert "Without a GPU" not in result.out
+    assert "tfdoctor install --tf 2.14.1 --gpu K80 --driver 470\n" in result.out
+
+
 def test_release_without_wheels_suggests_a_container(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     arguments = ("--tf", "1.15", "--python-version", "3.7", "--into", str(tmp_path / "env"))
     result = tfdoctor("install", *arguments)
     assert result.status == 1
-    assert "CUDA 10.0, which no NVIDIA wheel" in result.out
+    assert "needs CUDA 10.0, whose libraries NVIDIA" in result.out
     assert "tfdoctor build --tf 1.15.5" in result.out
+    assert "# without Docker: Apptainer, or CUDA from conda" in result.out
+    assert "--recipe official --emit apptainer\n" in result.out
+    assert "        tfdoctor matrix 1.15.5\n" in result.out
+    assert result.out.count("\n") <= 23, "with the line of the command, one screen"
     json_result = tfdoctor("install", *arguments, "--json")
     assert json_result.status == 1
     validate(json_result.json, "recommend")

@@ -317,3 +317,19 @@ def test_html_replaces_no_file_without_force(
     assert tfdoctor(monkeypatch, "--html", str(target)) == 2
     assert "--force" in capsys.readouterr().err
     assert target.read_text(encoding="utf-8") == "mine"
+
+
+def test_cards_that_are_too_new_for_the_libraries_are_excluded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CUDA 10.0 has no code for an A100, whatever PTX TensorFlow 1.14 has; CUDA 12 has."""
+    assert tfdoctor(monkeypatch, "1.14") == 0
+    sheet = " ".join(capsys.readouterr().out.split())
+    assert "GPUs compute capability 3.5 to 7.5; newer cards do not work." in sheet
+    assert tfdoctor(monkeypatch, "--all") == 0
+    table = capsys.readouterr().out
+    rows = [line for line in table.splitlines() if line[:1].isdigit()]
+    assert next(row for row in rows if row.startswith("1.14.0")).endswith(" 3.5 - 7.0, to 7.5")
+    assert next(row for row in rows if row.startswith("2.21.0")).endswith("+")
+    assert not any(row.startswith("1.") and row.endswith(("+", "*")) for row in rows)
+    assert "to N: up to this one after compiling PTX" in table

@@ -28,8 +28,9 @@ def select(version: str, package: str = "tensorflow") -> list[MatrixRow]:
 
 
 def describe(version: str = "2.10.1", **fields: Any) -> dict[str, str]:
-    """Return the requirements of a release, with some of its fields changed."""
+    """Return the requirements of a release that every newer GPU can run, with some of its fields changed."""
     (row,) = select(version)
+    fields = {"newest_capability": None, **fields}
     changed = {key: value for key, value in fields.items() if hasattr(row, key)}
     release: Release = replace(
         row.release, **{key: value for key, value in fields.items() if key not in changed}
@@ -84,6 +85,14 @@ def test_python_ranges(pythons: tuple[str, ...], text: str) -> None:
             "GPUs",
             {"cubin": ("7.0",), "ptx": ("7.0", "8.0"), "ptx_arch_specific": (), "registration_floor": None},
             "machine code for compute capability 7.0; newer ones compile PTX 8.0 on first use.",
+        ),
+        (
+            "GPUs",
+            {"cubin": ("6.1", "7.0"), "newest_capability": "7.5", "registration_floor": None},
+            (
+                "compute capability 6.1 to 7.5; newer cards do not work. "
+                "Machine code for compute capability 6.1, 7.0; 7.5 compiles PTX on first use."
+            ),
         ),
         (
             "GPUs",

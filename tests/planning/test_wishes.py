@@ -66,7 +66,7 @@ def test_request_gets_the_expected_release(wish: RequestCase) -> None:
         assert answer.cpu_remedy is not None
         assert "pip install" in answer.cpu_remedy.commands[-1]
         screen = render_recommendation(answer)
-        assert "No NVIDIA card was found" in " ".join(screen.split())
+        assert "No NVIDIA GPU found here" in " ".join(screen.split())
         assert screen.index("Without a GPU") < screen.index("virtual environment")
         return
     assert answer.cpu_remedy is None

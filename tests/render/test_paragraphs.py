@@ -18,6 +18,8 @@ from tfdoctor.render.paragraphs import (
     shorten_text,
     truncate_text,
 )
+from tfdoctor.render.screen import print_more_commands
+from tfdoctor.render.tables import Text as ProseText
 from tfdoctor.render.tables import get_text
 from tfdoctor.render.tables import make_console as rich_page
 
@@ -121,3 +123,34 @@ def test_selected_commands_fit() -> None:
         ["a b", "aaaa bbbb cccc"],
         commands,
     ]
+
+
+@pytest.mark.parametrize("width", [30, 60, 80])
+def test_command_of_the_last_line_is_not_broken(width: int) -> None:
+    """Without the continuations, the lines are the commands, and none is broken inside its quotes."""
+    commands = [
+        (
+            "tfdoctor check --from '/srv/my recorded machines/a b c.tar.gz' --python /srv/tf/bin/python -v",
+            "all",
+        ),
+        ("tfdoctor explain TFD201", ""),
+        ("tfdoctor matrix --gpu 'NVIDIA RTX 6000 Ada Generation' --driver 550 --python-version 3.11", ""),
+    ]
+    page = Page(width, coloured=False)
+    print_more_commands(page, "More", commands)
+    joined = re.sub(r" \\\n +", " ", page.text.removeprefix("More: "))
+    lines = [part.strip().removesuffix(" (all)") for part in re.split(r"\n| · ", joined) if part.strip()]
+    assert lines == [command for command, _ in commands]
+
+
+@pytest.mark.parametrize("width", [46, 53, 60, 64, 70, 80])
+def test_code_in_a_sentence_is_not_broken(width: int) -> None:
+    sentence = (
+        "The commands are `tfdoctor check --python PATH` and (`tfdoctor fix --undo`), then `tfdoctor run`."
+    )
+    page, rich = Page(width, coloured=False), rich_page(width, coloured=False)
+    print_hanging(page, Text("  Do  "), sentence)
+    rich.print(ProseText(sentence))
+    for text in (page.text, get_text(rich)):
+        assert all(line.count("`") % 2 == 0 for line in text.splitlines()), text
+        assert " ".join(text.replace("Do", "").split()) == sentence

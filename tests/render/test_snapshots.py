@@ -7,6 +7,7 @@ what users read; a test elsewhere need not repeat it.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import re
 import shlex
@@ -447,3 +448,13 @@ def list_pages() -> list[str]:
 def test_result_is_shown_as_expected(make_texts: Callable[[], list[str]], refresh: bool) -> None:
     name = make_texts.__name__.removeprefix("list_").removesuffix("_texts")
     compare_with_expected(name, "\n".join(make_texts()), refresh)
+
+
+def test_no_command_in_a_sentence_is_broken() -> None:
+    """A command that is printed on two lines cannot be copied. Only what is wider than a line may be broken."""
+    for path in sorted(EXPECTED.glob("*.txt")):
+        lines = path.read_text().splitlines()
+        for line, next_line in itertools.pairwise(lines):
+            if line.count("`") % 2 and next_line.count("`") % 2 and "`tfdoctor" in f"{line} {next_line}":
+                code = f"{line.rpartition('`')[2]} {next_line.strip().partition('`')[0]}"
+                assert len(code) > 60 or "tfdoctor" not in code, (path.name, code)

@@ -404,5 +404,5 @@ def _explain_no_match(compat: Compat, query: MatrixQuery, gpu: str | None) -> li
             reasons.append(f"Without {condition}: {len(rows)}, the newest is {newest}.")
             reasons += [f"{newest}: {reason.text.rstrip('.')}." for reason in refusals]
     if gpu and reasons:
-        reasons.append(f"What there is for it: tfdoctor recommend --gpu {shlex.quote(clean_line(gpu))}")
+        reasons.append(f"What there is for it: `tfdoctor recommend --gpu {shlex.quote(clean_line(gpu))}`.")
     return reasons or [RELEASES_HINT]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.findings import Remedy
+from tfdoctor.core.text import upper_first
 from tfdoctor.planning import cpu_fallback
 from tfdoctor.planning.models import Recipe
 from tfdoctor.planning.recipes import find_conda_packages
@@ -133,7 +134,7 @@ def _list_requirements(row: MatrixRow) -> list[tuple[str, str]]:
         )
     )
     requirements.append(("From the driver", ", ".join(release.driver_libraries)))
-    requirements.append(("GPUs", _describe_gpus(release)))
+    requirements.append(("GPUs", _describe_gpus(row)))
     return [*requirements, *_list_system_requirements(release)]
 
 
@@ -150,11 +151,18 @@ def _describe_pythons(release: Release) -> str:
     return f"{linux} (Linux); {windows} (Windows{gpu})"
 
 
-def _describe_gpus(release: Release) -> str:
+def _describe_gpus(row: MatrixRow) -> str:
+    release, newest = row.release, row.newest_capability
     if not release.cubin:
         return "not known"
     text = f"machine code for compute capability {', '.join(release.cubin)}"
-    if release.ptx_arch_specific:
+    if newest is not None:
+        text = (
+            f"compute capability {release.cubin[0]} to {newest}; newer cards do not work. {upper_first(text)}"
+        )
+        if newest not in release.cubin:
+            text += f"; {newest} compiles PTX on first use"
+    elif release.ptx_arch_specific:
         virtual_architectures = ", ".join(release.ptx_arch_specific)
         text += f"; newer ones fail where a kernel has only PTX for {virtual_architectures}"
     elif release.ptx:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 import tfdoctor
 from tfdoctor.core.links import format_rule_url
@@ -18,7 +17,7 @@ from tfdoctor.diagnosis.explain import choose_next_command
 from tfdoctor.render.json import SCHEMA_VERSION, make_schema_field
 from tfdoctor.render.paragraphs import SCREEN_LINES, Page, format_commands, shorten_text
 from tfdoctor.render.screen import print_more_commands
-from tfdoctor.render.tables import get_text, make_console
+from tfdoctor.render.tables import Text, get_text, make_console
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 from tfdoctor.core.text import clean_line, join_words
 from tfdoctor.planning.release_sheet import describe_conditions, format_python_ranges, get_problem_code
@@ -24,7 +23,7 @@ from tfdoctor.render.paragraphs import (
 )
 from tfdoctor.render.paragraphs import Text as Line  # Rich's Text is used for tables
 from tfdoctor.render.screen import format_count, print_more_commands
-from tfdoctor.render.tables import get_text, make_console
+from tfdoctor.render.tables import Text, get_text, make_console
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -228,18 +227,16 @@ def _print_minors(
         "with machine code" + (f"; newer ones: {', '.join(used_entries)}" if used_entries else ""),
     )
     if any(minor.has_known_problem for minor in shown_minors):
-        print_hanging(
-            out, Line("! "), "something is known to be wrong: tfdoctor matrix --tf VERSION tells it"
-        )
+        print_hanging(out, Line("! "), "known problems: `tfdoctor matrix --tf VERSION` shows them")
     print_hanging(
-        out, Line("get it: "), "tfdoctor install --tf VERSION, or tfdoctor build --tf VERSION (an image)"
+        out, Line("get it: "), "`tfdoctor install --tf VERSION`, or `tfdoctor build --tf VERSION` (an image)"
     )
     print_hanging(out, Line("Your card: "), 'tfdoctor matrix --gpu "RTX 3060"')
     oldest_minor = minors[-1].oldest_minor if minors else ""
     print_hanging(
         out,
         Line(""),
-        f"All {releases} releases, back to {oldest_minor} (as of {as_of}): tfdoctor matrix --all",
+        f"All {releases} releases, back to {oldest_minor} (as of {as_of}): `tfdoctor matrix --all`",
     )
 
 
@@ -338,12 +335,14 @@ def _print_legend(out: Console, groups: Sequence[MatrixGroup], *, gpu_requested:
         return
     marks = [_format_gpus(group) for group in groups if wide or not gpu_requested]
     lines = ["GPUs: compute capabilities with machine code"] if marks else []
+    if any(", to " in mark for mark in marks):
+        lines.append("to N: up to this one after compiling PTX on first use; newer cards do not work")
     if any(mark.endswith("+") for mark in marks):
         lines.append("+ newer cards work too, after compiling PTX on first use")
     if any(mark.endswith("*") for mark in marks):
         lines.append("* newer cards fail in part: some PTX is for one architecture only")
     if any(has_known_error(group.newest_row) for group in groups):
-        lines.append("! known to be wrong with its libraries, its packaging or some cards")
+        lines.append("! known problems with its libraries, its packaging or some cards")
     if gpu_requested:
         lines.append("your GPU: slow first start = compiled at the first use; in part = some kernels fail")
     for line in lines:
@@ -378,14 +377,19 @@ def _format_gpus(group: MatrixGroup) -> str:
     release = group.newest_row.release
     if not release.cubin:
         return "?"
+    newest = group.newest_row.newest_capability
+    if newest is not None:
+        return " ".join(release.cubin) + (f", to {newest}" if newest not in release.cubin else "")
     suffix = "*" if release.ptx_arch_specific else "+" if release.ptx else ""
     return " ".join(release.cubin) + suffix
 
 
 def _format_gpu_range(group: MatrixGroup) -> str:
     """Return the range of compute capabilities, such as "6.0 - 9.0+"."""
-    capabilities = _format_gpus(group).split(" ")
-    return capabilities[0] if len(capabilities) == 1 else f"{capabilities[0]} - {capabilities[-1]}"
+    native, comma, limit = _format_gpus(group).partition(",")
+    capabilities = native.split(" ")
+    text = capabilities[0] if len(capabilities) == 1 else f"{capabilities[0]} - {capabilities[-1]}"
+    return f"{text}{comma}{limit}"
 
 
 def _count_errors(row: MatrixRow) -> str:

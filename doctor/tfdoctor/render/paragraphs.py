@@ -21,6 +21,7 @@ __all__ = [
     "Text",
     "count_columns",
     "format_commands",
+    "print_command_after",
     "print_commands",
     "print_hanging",
     "print_labelled",
@@ -51,6 +52,10 @@ _CLAUSE_BREAK = re.compile(r"(?<=;)\s+")
 """Matches the space between two clauses that a semicolon separates."""
 _WORD = re.compile(r"(?:[^\s'\"\\]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+")
 """Matches a word of a shell command, with its quoted parts and escaped characters."""
+
+
+_TEXT_WORD = re.compile(r"\s*(?:[^\s`]|`[^`\n]{1,200}`|`)+\s*")
+"""Matches a word of a text. Code in backticks, such as a command, is one word with its spaces."""
 
 
 class _Piece(NamedTuple):
@@ -207,6 +212,17 @@ def format_commands(commands: Iterable[str], indent: int = 10, width: int | None
             yield f"{'':{final_indent + 4 if number and len(lines) == 1 else final_indent}}{part}"
 
 
+def print_command_after(out: Page, label: Text, command: str) -> None:
+    """Print a command after a label. If it is too wide, it is continued on the next line with a backslash."""
+    if out.width - len(label) < MIN_HANGING_COLUMNS:
+        out.print(label)
+        label = Text("  ")
+    parts = _break_command(adapt_commands(command), out.width - len(label))
+    for number, part in enumerate(parts):
+        indent = Text(f"{'':{len(label) + 4}}") if number else label
+        out.print(indent + Text(part), wrap=False)
+
+
 def select_commands(commands: Iterable[str], indent: int, width: int, max_lines: int) -> list[str]:
     """Return the first commands that fit in `max_lines` lines, at least one. No command is cut."""
     selected: list[str] = []
@@ -288,11 +304,12 @@ def count_columns(text: str) -> int:
 def _find_breaks(text: str, width: int) -> list[int]:
     """Return the offsets at which the lines of a text begin, except the first line.
 
-    Lines are broken between words. A word is broken only if it is wider than a line.
+    Lines are broken between words, and not in code in backticks, which is copied. A word is broken only if it is wider
+    than a line.
     """
     break_offsets: list[int] = []
     column = 0
-    for word in re.finditer(r"\s*\S+\s*", text):
+    for word in _find_words(text, width):
         start = word.start()
         word_width = count_columns(word[0].rstrip())
         if column + word_width <= width:
@@ -306,6 +323,15 @@ def _find_breaks(text: str, width: int) -> list[int]:
                 break_offsets.append(start)
             column = count_columns(word[0])
     return break_offsets
+
+
+def _find_words(text: str, width: int) -> Iterator[re.Match[str]]:
+    """Yield the words of a text. Code in backticks that is wider than a line is several words."""
+    for word in _TEXT_WORD.finditer(text):
+        if "`" in word[0] and count_columns(word[0].strip()) > width:
+            yield from re.compile(r"\s*\S+\s*").finditer(text, word.start(), word.end())
+        else:
+            yield word
 
 
 def _fold_word(word: str, width: int) -> Iterator[int]:

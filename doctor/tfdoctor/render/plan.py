@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.core.findings import Cause, Status
 from tfdoctor.core.text import clean_line, join_words, upper_first
+from tfdoctor.planning.models import Method, Recipe
 from tfdoctor.render.finding import format_mark
 from tfdoctor.render.json import make_schema_field
 from tfdoctor.render.paragraphs import (
@@ -269,9 +270,9 @@ def _describe_host(host: Host) -> str:
         notes.append("a machine with a 64-bit ARM processor")
     note_text = ", ".join(notes)
     if host.has_no_gpu:
+        driver_text = f", {driver}" if host.driver else ""
         return clean_line(
-            f"No NVIDIA card was found on this machine{note_text} (`tfdoctor check` tells more). "
-            f"For any card, {driver}"
+            f"No NVIDIA GPU found here{note_text}: this is for any GPU{driver_text}. Name yours with --gpu."
         )
     return clean_line(f"For {cards or 'any card'}, {driver}{note_text}")
 
@@ -358,6 +359,8 @@ def _print_conflict(
                 )
         style = "" if number else "bold"
         print_commands(out, suggestion.option.commands, 8, style=style, with_continuations=not verbose)
+        if recommendation.request.method is Method.PIP and not number:
+            _print_rootless_commands(out, suggestion.option)
     for build in recommendation.conflict.arm64_builds:
         out.print()
         text = f"{build.text}. tfdoctor has not run it: {'; '.join(build.sources)}"
@@ -371,6 +374,19 @@ def _print_conflict(
         if recommendation.cpu_remedy is None:
             out.print()
         print_more_commands(out, "More", [("add -v", format_count(hidden_reason_count, "other reason"))])
+
+
+def _print_rootless_commands(out: Page, option: Option) -> None:
+    """Print what takes the place of an option that needs Docker. Other options need nothing."""
+    if option.base is None:
+        return
+    commands = [f"{option.commands[0]} --emit apptainer"]
+    names = "Apptainer"
+    if option.recipe is Recipe.OFFICIAL:  # NVIDIA's own builds have no wheel
+        commands.append(f"tfdoctor matrix {option.tensorflow}")
+        names += ", or CUDA from conda"
+    out.print(Text(f"        # without Docker: {names}"))
+    print_commands(out, commands, 8, with_continuations=True)
 
 
 def _select_reasons(recommendation: Recommendation) -> list[Reason]:

@@ -27,12 +27,14 @@ from tfdoctor.render.paragraphs import (
     count_columns,
     count_lines,
     format_commands,
+    print_command_after,
     print_commands,
     print_hanging,
     print_labelled,
     select_commands,
     shorten_text,
 )
+from tfdoctor.render.program_name import adapt_commands
 
 if TYPE_CHECKING:
     from tfdoctor.core.findings import Area, Finding, Observation, Prediction, Report
@@ -419,13 +421,19 @@ def _format_codes(report: Report, severity: Severity) -> str:
 
 def print_more_commands(out: Page, label: str, commands: list[tuple[str, str]]) -> None:
     """Print commands that show more, on one line if they fit. `commands` contains (command, description or "")."""
-    line = Text(f"{label}: ")
-    for index, (command, description) in enumerate(commands):
+    indent = Text(f"{'':{len(label) + 2}}")
+    line, is_begun = Text(f"{label}: "), False
+    for command, description in commands:
+        command = adapt_commands(command)  # noqa: PLW2901 - its width is that of what is printed
         entry = Text(command) + Text(f" ({description})" if description else "")
-        entry = entry if len(label) + 2 + len(entry) <= out.width else Text(command)
-        if index and len(line) + len(entry) + 3 > out.width:
-            out.print(line, wrap=len(line) > out.width)
-            line = Text(f"{'':{len(label) + 2}}") + entry
+        entry = entry if len(indent) + len(entry) <= out.width else Text(command)
+        if is_begun and len(line) + len(entry) + 3 > out.width:
+            out.print(line, wrap=False)
+            line, is_begun = indent, False
+        if len(line) + len(entry) > out.width:
+            print_command_after(out, line, command)
+            line = indent
         else:
-            line = line + Text(" · " if index else "") + entry
-    out.print(line, wrap=len(line) > out.width)
+            line, is_begun = line + Text(" · " if is_begun else "") + entry, True
+    if is_begun:
+        out.print(line, wrap=False)

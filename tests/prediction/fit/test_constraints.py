@@ -388,7 +388,7 @@ def test_release_whose_cuda_is_in_no_wheel() -> None:
     release = COMPAT.select("1.12.3", "tensorflow-gpu")[0]
     assessment = Assessment()
     assert compatibility.check_wheels(assessment, COMPAT, release, Host()) is None
-    assert "no NVIDIA wheel has: " in assessment.reasons[0].text
+    assert "NVIDIA does not publish as pip packages (" in assessment.reasons[0].text
     assert compatibility._is_in_wheel(COMPAT, "libcudart.so.12")
     assert compatibility._is_in_wheel(COMPAT, "libcudnn.so.9")
     for soname in ("libcudnn.so.7", "libcudart.so.8.0", "libother.so.1", "text"):

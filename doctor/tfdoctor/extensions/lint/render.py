@@ -90,7 +90,7 @@ def _summarize(result: LintResult) -> str:
             text += (
                 f" --fix corrects {safe_fix_count:,} of them." if problem_count > 1 else " --fix corrects it."
             )
-        text += f" What one means: tfdoctor explain {result.problems[0].code}"
+        text += f" What one means: `tfdoctor explain {result.problems[0].code}`"
     if result.unreadable_files:
         unreadable_count = len(result.unreadable_files)
         text += (

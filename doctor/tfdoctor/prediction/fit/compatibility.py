@@ -288,12 +288,14 @@ def check_wheels(assessment: Assessment, compat: Compat, release: Release, host:
     """
     cuda_set = compat.cuda_sets.find_for_release(release.version)
     if cuda_set is None:
-        missing_sonames = _list_missing_wheels(compat, release)
+        sonames = _list_missing_wheels(compat, release)
+        if len(sonames) > 2:
+            sonames = (sonames[0], f"{len(sonames) - 1} more")
+        names = f" ({' and '.join(sonames)})" if sonames else ""
         assessment.add_reason(
             Cause.LIBS_NOT_INSTALLED,
-            f"TensorFlow {release.version} opens libraries of CUDA {release.cuda or 'unknown'}, which "
-            f"no NVIDIA wheel "
-            f"has{': ' if missing_sonames else ''}{missing_sonames}",
+            f"TensorFlow {release.version} needs CUDA {release.cuda or '(version not known)'}, whose libraries NVIDIA "
+            f"does not publish as pip packages{names}",
             constraints.format_release_source(release),
         )
         return None
@@ -302,9 +304,9 @@ def check_wheels(assessment: Assessment, compat: Compat, release: Release, host:
 
 
 @lru_cache(maxsize=512)
-def _list_missing_wheels(compat: Compat, release: Release) -> str:
-    """Return the required libraries that no NVIDIA wheel has, joined with commas."""
-    return ", ".join(soname for soname in release.required_libraries if not _is_in_wheel(compat, soname))
+def _list_missing_wheels(compat: Compat, release: Release) -> tuple[str, ...]:
+    """Return the required libraries that no NVIDIA wheel has."""
+    return tuple(soname for soname in release.required_libraries if not _is_in_wheel(compat, soname))
 
 
 def _is_in_wheel(compat: Compat, soname: str) -> bool:

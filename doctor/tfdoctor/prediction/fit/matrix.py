@@ -73,6 +73,8 @@ class MatrixRow:
     """The known problems of the release, in the order of the table."""
     code_kind: Code | None
     """The kind of code for the requested compute capability; None if none was requested."""
+    newest_capability: str | None
+    """The highest compute capability that it runs on; None if every known newer GPU can run it."""
 
     def as_dict(self, code_of: Callable[[Problem], str | None]) -> dict[str, Any]:
         """Return the row as `tfdoctor matrix --json` writes it (matrix.schema.json).
@@ -271,7 +273,20 @@ def _build_row(
         min_windows_driver=min_windows_driver,
         problems=tuple(ordered_problems),
         code_kind=code,
+        newest_capability=_find_newest_capability(compat, release),
     )
+
+
+def _find_newest_capability(compat: Compat, release: Release) -> str | None:
+    """Return the value of `MatrixRow.newest_capability`, which is that of a generation of GPUs."""
+    newest_first = [generation.capability for generation in reversed(compat.cards.generations)]
+    usable = (
+        capability
+        for capability in newest_first
+        if release.cubin and find_code_on_gpu(compat, release, capability) not in ("none", "unknown")
+    )
+    newest = next(usable, None)
+    return None if newest == newest_first[0] else newest
 
 
 def _find_min_driver(
