@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import platform
@@ -31,7 +32,10 @@ from cli.installing import (
 from cli.planner import Tfdoctor, is_clean, validate
 from processes import find_processes_by_word
 from render.screens import lines_at
+from tfdoctor.cli import install as install_command
+from tfdoctor.cli.startup import run
 from tfdoctor.compat import Compat
+from tfdoctor.core.errors import Error
 from tfdoctor.diagnosis.collect import run_probes
 from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.environments.smoke_test import is_intact
@@ -171,14 +175,14 @@ def test_refusal_plans_for_the_requested_card(tfdoctor: Tfdoctor, tmp_path: Path
 
 
 def test_release_without_wheels_suggests_a_container(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
-    arguments = ("--tf", "1.15", "--python-version", "3.7", "--into", str(tmp_path / "env"))
+    arguments = ("--tf", "1.14", "--python-version", "3.7", "--into", str(tmp_path / "env"))
     result = tfdoctor("install", *arguments)
     assert result.status == 1
     assert "needs CUDA 10.0, whose libraries NVIDIA" in result.out
-    assert "tfdoctor build --tf 1.15.5" in result.out
+    assert "tfdoctor build --tf 1.14.0" in result.out
     assert "# without Docker: Apptainer, or CUDA from conda" in result.out
     assert "--recipe official --emit apptainer\n" in result.out
-    assert "        tfdoctor matrix 1.15.5\n" in result.out
+    assert "        tfdoctor matrix 1.14.0\n" in result.out
     assert result.out.count("\n") <= 23, "with the line of the command, one screen"
     json_result = tfdoctor("install", *arguments, "--json")
     assert json_result.status == 1
@@ -317,6 +321,57 @@ def test_problems_of_the_machine_are_no_failed_install(host: str, right: bool) -
         assert "What is wrong on this machine: " in text
 
 
+# ---------------------------------------------------------------- the question before a download
+
+
+class FakeTerminal(io.StringIO):
+    """A stream that claims to be a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reply", "is_asked", "is_started"),
+    [
+        ((), "n\n", True, False),
+        ((), "", True, False),
+        ((), "\n", True, True),
+        ((), "yes\n", True, True),
+        (("-y",), "", False, True),
+        (("-q",), "", False, True),
+    ],
+)
+def test_install_shows_the_size_and_asks(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    reply: str,
+    is_asked: bool,
+    is_started: bool,
+) -> None:
+    def start(*_: object, **__: object) -> None:
+        raise Error("it was started.")
+
+    error_stream = FakeTerminal()
+    monkeypatch.setattr(sys, "stdin", FakeTerminal(reply))
+    monkeypatch.setattr(sys, "stderr", error_stream)
+    monkeypatch.setattr(install_command, "_make_environment", start)
+    request = ["install", *PLAN_ARGUMENTS, "--into", str(tmp_path / "env"), *arguments]
+    monkeypatch.setattr(sys, "argv", ["tfdoctor", *request])
+    with pytest.raises(SystemExit) as end:
+        run()
+    text = " ".join(error_stream.getvalue().split())
+    assert ("Go on? [Y/n]" in text) is is_asked
+    assert ("it was started" in text) is is_started
+    assert ("Nothing was changed." in text) is (is_asked and not is_started)
+    if "-q" not in arguments:
+        assert re.search(r"Downloads up to \d\.\d GB\. Disk space in ", text)
+    if not is_started:
+        assert end.value.code == 1
+        assert not (tmp_path / "env").exists()
+
+
 # ---------------------------------------------------------------- interrupted
 
 
@@ -367,12 +422,16 @@ def test_interrupted_install_is_finished_by_the_next(index: Index, tmp_path: Pat
     )
     environment = tmp_path / "tensorflow-env"
     wait_until(process, environment / ".tfdoctor" / "install.json", '"tools"')
+    half_done = Path(slow.env()["UV_CACHE_DIR"], ".tmpHalf", "nvidia", "library.so")
+    half_done.parent.mkdir(parents=True)
+    half_done.write_bytes(bytes(2_000_000))
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     if process.returncode != 130:  # it finished before the signal
         assert process.returncode == 1
         return
     assert "Interrupted." in errors
+    assert ("2 MB of unfinished downloads" in errors) is (installer == "uv")
     assert "run the same command again to finish it, or remove it: rm -r" in errors
     assert UNFINISHED_MESSAGE in start_python(environment).stderr
     assert not find_processes_by_word(str(environment))

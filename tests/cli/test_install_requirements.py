@@ -162,7 +162,10 @@ def test_disk_space_is_checked_first(index: Index, tmp_path: Path) -> None:
     args = command_line("--installer", FAST_INSTALLER, "-n")
     result = run_to_end(args, index.env(), tmp_path)
     text = " ".join(result.stdout.split())
-    assert re.search(r" Room: .*the environment.*\d GB needed, 1000\.0 GB free\. ", text)
+    assert re.search(r" about [\d.]+ GB on disk ", text)
+    assert re.search(
+        r" Downloads up to [\d.]+ GB\. Disk space in /\S+: .* GB for .*, 1000\.0 GB free\. ", text
+    )
 
 
 # ---------------------------------------------------------------- TensorFlow and Python of requirement files

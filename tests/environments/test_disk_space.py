@@ -164,9 +164,12 @@ def test_unknown_cache_of_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, an
 
 
 def test_need_that_is_just_met() -> None:
-    need = DiskSpaceNeed(Path("/home"), ("the environment", "uv's cache"), 5 * GB, 5 * GB)
+    need = DiskSpaceNeed(Path("/home"), ("the environment", "uv's cache"), (4 * GB, GB), 5 * GB, 5 * GB)
     assert need.is_met
-    assert need.text == "/home (the environment and uv's cache): 5.0 GB needed, 5.0 GB free"
+    assert need.text == "/home: 4.0 GB for the environment and 1.0 GB for uv's cache, 5.0 GB free"
+    linked = replace(need, sizes=(0, 5 * GB))
+    assert linked.text == "/home: 5.0 GB for uv's cache, 5.0 GB free"
+    assert "nothing more for the environment and uv's cache" in replace(need, sizes=(0, 0)).text
     unmet = replace(need, needed_bytes=5 * GB + 1)
     with pytest.raises(DiskSpaceError) as error:
         require_space((need, unmet), "x")

@@ -789,6 +789,14 @@ def docker_without_utility() -> Machine:
     return machine
 
 
+@host("TFD109", cause="nvml-missing", registered=False)
+def pod_without_utility() -> Machine:
+    """The same in a pod."""
+    machine = docker_without_utility()
+    machine.env["KUBERNETES_SERVICE_HOST"] = "10.96.0.1"
+    return machine
+
+
 @host()
 def nvml_missing_before_221() -> Machine:
     """TensorFlow 2.18 does not need NVML."""
@@ -960,6 +968,14 @@ def container_without_gpu() -> Machine:
     machine.no_nvml()
     machine.no_smi()
     machine.directories["/dev"] = ["null"]
+    return machine
+
+
+@host("TFD401", cause="container-no-gpu", registered=False)
+def pod_without_gpu() -> Machine:
+    """The same in a pod that asks for no GPU."""
+    machine = container_without_gpu()
+    machine.env["KUBERNETES_SERVICE_HOST"] = "10.96.0.1"
     return machine
 
 

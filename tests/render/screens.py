@@ -175,7 +175,7 @@ def install_screen(version: str, width: int = 80) -> str | None:
     ]
     notes = [
         "No NVIDIA card was found here; this is for any card.",
-        "Room: 9.4 GB needed for /srv, 80 GB free.",
+        "Downloads up to 3.3 GB. Disk space in /srv: 6.1 GB for the environment and 3.3 GB for temporary files, 80.0 GB free.",
     ]
     return install_dry_run(recommendation.options[0], "/srv/tf", notes, commands, complete=False, width=width)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import sys
+import time
 
 import pytest
 
@@ -64,3 +66,32 @@ def test_terminal_keeps_finished_steps(monkeypatch: pytest.MonkeyPatch, fail: bo
     assert ("✗ [2/2] RUN pip install" in text) is fail
     assert ("✓ [2/2] RUN pip  0 s" in text) is not fail
     assert "\x07" not in text
+
+
+def draw_last_line(monkeypatch: pytest.MonkeyPatch, lines: list[str], seconds: float) -> str:
+    """Return the line of the running step after these lines of an installer, `seconds` after its beginning."""
+    terminal = FakeTerminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    clock = itertools.count(100.0, seconds)
+    step = "TensorFlow 2.21.0 and what it needs, CUDA 12.9 with cuDNN 9.10.2.21"
+    with open_progress(quiet=False) as display:
+        display.begin_step(3, 4, step)
+        monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+        display._start_time = 100.0  # type: ignore[attr-defined]
+        for line in lines:
+            display.report_line(line)
+        text = str(display._live_display.renderable)  # type: ignore[attr-defined]
+    return text.partition("\n")[0]
+
+
+def test_running_step_fits_and_keeps_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    uv_lines = ["Downloading tensorflow (600.0MiB)", "Downloading nvidia-cublas-cu12 (400.0MiB)"]
+    line = draw_last_line(monkeypatch, uv_lines, 10)
+    assert line.startswith("  … [3/4] TensorFlow 2.21.0 and")
+    assert line.endswith(" s, 0 of 1000 MB")
+    assert len(line) <= 80
+    line = draw_last_line(monkeypatch, [*uv_lines, " Downloaded nvidia-cublas-cu12"], 10)
+    assert re.search(r" s, 400 of 1000 MB, \d+:\d\d left$", line), line
+    assert len(line) <= 80

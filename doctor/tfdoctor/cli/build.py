@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli import completion_values
 from tfdoctor.cli.build_emit import format_command, write_context
+from tfdoctor.cli.confirmation import confirm_download
 from tfdoctor.cli.files import read_option_file, read_requirement_lines
 from tfdoctor.cli.machine import select_host
 from tfdoctor.cli.options import (
@@ -24,6 +25,7 @@ from tfdoctor.cli.options import (
     OnlyErrors,
     Packages,
     Simulate,
+    Yes,
     argument,
     command,
     option,
@@ -41,7 +43,7 @@ from tfdoctor.planning.arguments import make_plan, parse_python_version, validat
 from tfdoctor.prediction.fit.models import Host
 from tfdoctor.render.build import make_build_json, render_built_image, render_dry_run
 from tfdoctor.render.json import write_json
-from tfdoctor.render.plan import make_recommendation_json, render_recommendation
+from tfdoctor.render.plan import format_bytes, make_recommendation_json, render_recommendation
 from tfdoctor.render.progress import open_progress
 from tfdoctor.render.terminal import ERR, OUT
 
@@ -147,6 +149,7 @@ def build(
         Path | None,
         option("The same as `tfdoctor lint FILE`, in another form.", "--check", metavar="FILE", hidden=True),
     ] = None,
+    yes: Yes = False,
     as_json: Json = False,
     verbose: Annotated[
         bool, verbose_option("Show all output of the build; with --dry-run the whole plan.")
@@ -236,11 +239,11 @@ def build(
         no_cache=no_cache,
         network=network,
     )
-    engine, start_time, verification = connect(), time.monotonic(), None
+    engine, verification = connect(), None
+    if not confirm_download(_describe_download(option, image_name), yes=yes, quiet=quiet or as_json):
+        return ExitCode.FOUND
+    start_time = time.monotonic()
     with open_progress(quiet=quiet or as_json, verbose=verbose) as display:
-        for caveat in option.caveats:
-            if caveat.is_serious:
-                display.begin_stage(f"Note: {caveat.text}")
         option, context, image = build_image(
             engine, option, extras, settings, display, is_custom_base=base is not None
         )
@@ -271,6 +274,21 @@ def build(
         }
         write_json(make_build_json(option, context.dockerfile, image_document, verification))
     return ExitCode.FOUND if failed_verification else ExitCode.OK
+
+
+def _describe_download(option: Option, image_name: str) -> str:
+    """Return what is built, its serious caveats, and how much is downloaded and stays on the disk."""
+    base = option.base.image if option.base is not None else ""
+    wheels = option.release.size_bytes if option.recipe.needs_venv else 0
+    wheels += option.cuda_set.size_bytes if option.cuda_set is not None else 0
+    downloads = wheels + sum(part.download_bytes or 0 for part in option.components)
+    size = f", which takes about {format_bytes(option.size_bytes)}" if option.size_bytes is not None else ""
+    lines = [
+        *(f"Note: {caveat.text}" for caveat in option.caveats if caveat.is_serious),
+        f"TensorFlow {option.tensorflow}, Python {option.python}, CUDA {option.cuda} on {base}",
+        f"Downloads up to {format_bytes(downloads)} for {image_name}{size}.",
+    ]
+    return "\n".join(lines)
 
 
 def _print_plan(

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli import completion_values
+from tfdoctor.cli.confirmation import ask
 from tfdoctor.cli.options import (
     Installers,
     Json,
@@ -134,7 +135,8 @@ def fix(
                     hint="--yes makes the changes, --dry-run only shows them.",
                 )
             show(plan, is_plan=True, asks_next=True)
-            if not _ask_confirmation():
+            if not ask("Do this?", default=False):
+                ERR.write("Nothing was changed.\n")
                 return ExitCode.FOUND
         result = fix_environment(system_factory, compat, request, env, display)
     show(result, is_plan=False)
@@ -150,17 +152,6 @@ def _check_options(codes: Sequence[str], *, dry_run: bool, undo: bool, ignores_c
         )
     if ignores_changes and not undo:
         raise UsageError("--even-if-changed needs --undo.")
-
-
-def _ask_confirmation() -> bool:
-    """Ask on the terminal whether to apply the changes, and return whether the user agrees."""
-    OUT.flush()
-    ERR.write("Do this? [y/N] ")
-    ERR.flush()
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
-        return True
-    ERR.write("Nothing was changed.\n")
-    return False
 
 
 def resolve_codes(

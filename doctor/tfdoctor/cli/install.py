@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tfdoctor.cli import completion_values
+from tfdoctor.cli.confirmation import confirm_download
 from tfdoctor.cli.files import read_requirement_set
 from tfdoctor.cli.machine import PROBE_TIMEOUT_S, select_host
 from tfdoctor.cli.options import (
@@ -26,6 +27,7 @@ from tfdoctor.cli.options import (
     OnlyErrors,
     Packages,
     Simulate,
+    Yes,
     command,
     option,
     verbose_option,
@@ -35,7 +37,13 @@ from tfdoctor.compat import Compat
 from tfdoctor.core.errors import Error, ExitCode, UsageError
 from tfdoctor.core.text import clean_line
 from tfdoctor.diagnosis import collect_facts
-from tfdoctor.environments.disk_space import compute_needs, measure_disk_usage, require_space
+from tfdoctor.environments.disk_space import (
+    compute_needs,
+    find_unfinished_downloads,
+    format_gigabytes,
+    measure_disk_usage,
+    require_space,
+)
 from tfdoctor.environments.install import (
     describe_changes,
     install_environment,
@@ -133,6 +141,7 @@ def install(
         bool,
         option("Show the plan, its sizes and the commands; change nothing.", "--dry-run", "-n"),
     ] = False,
+    yes: Yes = False,
     as_json: Json = False,
     verbose: Annotated[
         bool, verbose_option("Show all output and every check; with --dry-run the whole plan.")
@@ -182,6 +191,10 @@ def install(
     request, notes = make_install_request(choice, options, folder, uv=uv, index=index, env=env)
     if dry_run:
         return _print_dry_run(request, notes, as_json=as_json, verbose=verbose)
+    if not _is_started(request.folder) and not confirm_download(
+        _describe_download(request), yes=yes, quiet=quiet or as_json
+    ):
+        return ExitCode.FOUND
     result = _make_environment(request, notes, quiet=quiet or as_json, verbose=verbose)
     with open_progress(quiet=quiet or as_json or not ERR.is_terminal, animated=False) as display:
         report = examine_installed(request, compat, display, run_tensorflow=not no_deep)
@@ -324,7 +337,7 @@ def _print_dry_run(request: InstallRequest, notes: Sequence[str], *, as_json: bo
     if as_json:
         write_json(_make_document(request, notes, disk_needs=disk_needs, unresolved_reason=unresolved_reason))
     else:
-        lines = [*notes, *(f"Room: {need.text}." for need in disk_needs), *describe_changes(request)]
+        lines = [*notes, _describe_size(request, disk_needs), *describe_changes(request)]
         if unresolved_reason:
             lines.append(
                 f"Could not check whether your requirements are compatible with it: {unresolved_reason}"
@@ -350,6 +363,19 @@ def _try_resolution(request: InstallRequest) -> tuple[InstallRequest, str]:
         return request, str(error)
 
 
+def _describe_download(request: InstallRequest) -> str:
+    """Return what is installed where, and how much is downloaded and stays on the disk."""
+    option = request.option
+    versions_text = f"TensorFlow {option.tensorflow}, Python {request.python_version}, CUDA {option.cuda}"
+    return f"{versions_text} in {request.folder}\n{_describe_size(request, compute_needs(make_install_sizes(request)))}"
+
+
+def _describe_size(request: InstallRequest, disk_needs: Sequence[DiskSpaceNeed]) -> str:
+    """Return how much is downloaded at most, and the space that is needed on each disk."""
+    download = format_gigabytes(make_install_sizes(request).download_bytes)
+    return f"Downloads up to {download}. Disk space in {'; in '.join(need.text for need in disk_needs)}."
+
+
 def _make_environment(
     request: InstallRequest, notes: Sequence[str], *, quiet: bool, verbose: bool
 ) -> InstallResult:
@@ -371,7 +397,18 @@ def _make_environment(
     except KeyboardInterrupt:
         if _is_unfinished(request.folder):
             sys.stderr.write(f"{advice}\n")
+        downloads = find_unfinished_downloads(make_install_sizes(request))
+        if downloads is not None:
+            cache, size = clean_line(str(downloads[0])), format_bytes(downloads[1])
+            sys.stderr.write(
+                f"{cache} has {size} of unfinished downloads, which are of no use: uv cache prune removes them.\n"
+            )
         raise
+
+
+def _is_started(folder: Path) -> bool:
+    """Return whether the folder has the record of an installation, finished or not."""
+    return read_record(folder) is not None
 
 
 def _is_unfinished(folder: Path) -> bool:

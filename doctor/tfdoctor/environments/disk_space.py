@@ -26,6 +26,7 @@ __all__ = [
     "InstallSizes",
     "capture_output",
     "compute_needs",
+    "find_unfinished_downloads",
     "has_space_for_pip_cache",
     "measure_disk_usage",
     "require_space",
@@ -51,6 +52,8 @@ class DiskSpaceNeed:
     """An existing folder on the file system."""
     purposes: tuple[str, ...]
     """What the space is for: `"the environment"`, `"uv's cache"` or `"temporary files"`."""
+    sizes: tuple[int, ...]
+    """The needed space in bytes for each purpose."""
     needed_bytes: int
     """The needed space in bytes."""
     free_bytes: int
@@ -63,10 +66,14 @@ class DiskSpaceNeed:
 
     @property
     def text(self) -> str:
-        """The need as one line: `"/home (the environment and uv's cache): 5.2 GB needed, 40.1 GB free"`."""
-        folder_text = clean_line(str(self.folder))
-        sizes = f"{format_gigabytes(self.needed_bytes)} needed, {format_gigabytes(self.free_bytes)} free"
-        return f"{folder_text} ({' and '.join(self.purposes)}): {sizes}"
+        """The need as one line: `"/home: 5.2 GB for the environment and 3.1 GB for uv's cache, 40.1 GB free"`."""
+        parts = [
+            f"{format_gigabytes(size)} for {purpose}"
+            for purpose, size in zip(self.purposes, self.sizes, strict=True)
+            if size
+        ]
+        text = " and ".join(parts) or f"nothing more for {' and '.join(self.purposes)}"
+        return f"{clean_line(str(self.folder))}: {text}, {format_gigabytes(self.free_bytes)} free"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +125,12 @@ def sum_needs_by_disk(sizes: Iterable[tuple[str, Path, int]]) -> tuple[DiskSpace
             continue
         previous = needs_by_device.get(device)
         needs_by_device[device] = (
-            DiskSpaceNeed(folder=existing, purposes=(purpose,), needed_bytes=size, free_bytes=free)
+            DiskSpaceNeed(existing, (purpose,), (size,), needed_bytes=size, free_bytes=free)
             if previous is None
             else DiskSpaceNeed(
                 folder=previous.folder,
                 purposes=(*previous.purposes, purpose),
+                sizes=(*previous.sizes, size),
                 needed_bytes=previous.needed_bytes + size,
                 free_bytes=free,
             )
@@ -184,6 +192,18 @@ def compute_needs(
     return sum_needs_by_disk(
         [("the environment", install_sizes.folder, environment_size), ("uv's cache", cache, remaining)]
     )
+
+
+def find_unfinished_downloads(install_sizes: InstallSizes) -> tuple[Path, int] | None:
+    """Return uv's cache and the bytes of downloads in it that uv did not finish; None if there are none.
+
+    uv does not go on with them, and `uv cache prune` removes them.
+    """
+    cache = _find_uv_cache(install_sizes) if install_sizes.uv_path is not None else None
+    if cache is None:
+        return None
+    size = sum(measure_disk_usage(folder) for folder in cache.glob(".tmp*"))
+    return (cache, size) if size else None
 
 
 def has_space_for_pip_cache(install_sizes: InstallSizes) -> bool:

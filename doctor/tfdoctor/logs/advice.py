@@ -371,10 +371,7 @@ def describe_usual_reason(context: LogContext, cause: Cause) -> str:
             f"{needs}Usually it was installed with plain `pip install {release.package}`, which does not include CUDA; "
             f"`{release.package}[{release.pip_extra}]` does."
         )
-    return (
-        f"{needs}Usually CUDA is missing or has a different version: `pip install` of this TensorFlow does not "
-        "include it."
-    )
+    return f"{needs}`pip install` of this TensorFlow does not bring CUDA; usually it is missing or another version."
 
 
 def _describe_needs(context: LogContext) -> str:

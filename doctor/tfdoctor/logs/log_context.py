@@ -47,6 +47,8 @@ class Decision:
     """Sentences with details of this log, or an empty string if there are none."""
     title: str = ""
     """A more precise title than that of the cause. Empty means the title of the cause."""
+    is_failure: bool = False
+    """Whether the program failed, so that the finding is an error even if the cause alone is not."""
 
 
 @dataclass(frozen=True)

@@ -414,8 +414,10 @@ def _make_root_finding(
     cause = decision.cause
     reason = advice.find_reason(context, cause) or advice.describe_usual_reason(context, cause)
     sentences = [decision.note, reason, "" if decision.title or reason else cause.data.meaning]
-    # unless the log shows another CUDA version, the note says little by itself: put it last
-    if cause is Cause.LIBS_WRONG_VERSION and context.mismatched_cuda_versions is None:
+    # unless the log shows another CUDA version, the note (that a card is not registered) repeats the headline
+    if cause is Cause.LIBS_NOT_INSTALLED or (
+        cause is Cause.LIBS_WRONG_VERSION and context.mismatched_cuda_versions is None
+    ):
         sentences.append(sentences.pop(0))
     sentences = [text for text in sentences if text]
     if missing_sonames and cause is not Cause.HEALTHY:
@@ -433,7 +435,7 @@ def _make_root_finding(
     return Finding(
         code=cause.data.finding_code,
         cause=cause,
-        severity=cause.data.severity,
+        severity=Severity.ERROR if decision.is_failure else cause.data.severity,
         title=decision.title or cause.data.finding_title,
         explanation=" ".join(sentences),
         evidence=_make_evidence(decision.evidence_events, file_name),
@@ -538,15 +540,15 @@ def _make_release_findings(context: LogContext, file_name: str) -> list[Finding]
     elif origin.version is not None and not _has_unique_release(origin):
         note = f"Of the releases with these source lines, only TensorFlow {origin.version} fits the rest of the log."
     elif origin.version is not None:
-        note = f"TensorFlow version: {origin.version} (recognized by the source lines in the log)."
+        note = f"{origin.version} (recognized by the source lines in the log)."
     else:
-        note = f"TensorFlow version: {origin.era} (recognized by the source lines in the log)."
+        note = f"{origin.era} (recognized by the source lines in the log)."
     return [
         Finding(
             code=RELEASE,
             cause=Cause.HEALTHY,
             severity=Severity.INFO,
-            title="Which TensorFlow wrote this",
+            title="TensorFlow version",
             explanation=note,
             evidence=_make_evidence(events, file_name),
         )

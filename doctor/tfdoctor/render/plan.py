@@ -290,7 +290,7 @@ def _print_option(out: Page, option: Option, index: int, *, with_commands: bool 
 
 def _describe_contents(option: Option) -> str:
     cudnn = f", cuDNN {option.cudnn}" if option.cudnn else ""
-    size = f"; about {format_bytes(option.size_bytes)}" if option.size_bytes is not None else ""
+    size = f"; about {format_bytes(option.size_bytes)} on disk" if option.size_bytes is not None else ""
     return f"CUDA {option.cuda}{cudnn}{size}"
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.text import clean_line
 from tfdoctor.diagnosis.progress import Progress
+from tfdoctor.render.paragraphs import truncate_text
 from tfdoctor.render.terminal import ERR
 
 if TYPE_CHECKING:
@@ -21,6 +23,15 @@ PROGRESS_DELAY_S = 0.8
 """The time before the progress of reading a file is displayed, in seconds."""
 MAX_FAILED_LINES = 20
 """The largest number of lines of a failed step that are printed."""
+
+
+MIN_RATE_SECONDS = 3
+"""The time after which the speed of a download is known well enough to say how long the rest takes, in seconds."""
+_WHEEL_LINE = re.compile(
+    r"\s{0,8}(?:Downloading|Downloaded) (?P<name>[\w.+-]{1,200})(?: \((?P<size>[\d.]{1,12}) ?(?P<unit>[kKMG])i?B\))?\s*$"
+)
+"""Matches the lines of uv and pip about one wheel. Only the line at its beginning has the size."""
+_UNIT_BYTES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 
 
 class _QuietProgress(Progress):
@@ -101,20 +112,37 @@ class _AnimatedProgress(_LineProgress):
     def report_line(self, text: str) -> None:
         if self._verbose:
             self._print(f"        {clean_line(text)}", "")
-        self._draw(clean_line(text))
+        if match := _WHEEL_LINE.match(text):
+            name, size_text, unit = match["name"], match["size"], match["unit"]
+            if size_text:
+                self._layers[name] = (0, int(float(size_text) * _UNIT_BYTES[unit[0]]))
+            elif name in self._layers:
+                self._layers[name] = (self._layers[name][1], self._layers[name][1])
+        self._draw(clean_line(text).strip())
 
     def report_layer(self, name: str, text: str, current: int | None, size: int | None) -> None:
         if name and size:
             self._layers[name] = (current or 0, size)
+        self._draw(text)
+
+    def _describe_amount(self) -> str:
+        """Return how much is downloaded, and the time that the rest takes at the same speed, as text."""
         bytes_done = sum(current for current, _ in self._layers.values())
         bytes_total = sum(size for _, size in self._layers.values())
-        size_text = f"  {bytes_done / 1e6:.0f} of {bytes_total / 1e6:.0f} MB" if bytes_total else ""
-        self._draw(f"{text}{size_text}")
+        if not bytes_total:
+            return ""
+        seconds = time.monotonic() - self._start_time
+        text = f"{bytes_done / 1e6:.0f} of {bytes_total / 1e6:.0f} MB"
+        if bytes_done and bytes_done < bytes_total and seconds > MIN_RATE_SECONDS:
+            seconds_left = int(seconds * (bytes_total - bytes_done) / bytes_done)
+            text += f", {seconds_left // 60}:{seconds_left % 60:02} left"
+        return text
 
     def end_step(self) -> None:
         if self._step:
             status = "cached" if self._is_cached else f"{time.monotonic() - self._start_time:.0f} s"
-            self._finish_step(f"  ✓ {self._step}  {status}", "")
+            step = truncate_text(self._step, max(self._console.width - len(status) - 7, 10))
+            self._finish_step(f"  ✓ {step}  {status}", "")
 
     def close(self) -> None:
         self._live_display.stop()
@@ -146,8 +174,10 @@ class _AnimatedProgress(_LineProgress):
         ):  # a new step has no detail and is drawn at once
             return
         self._last_update = now
-        seconds = int(now - self._start_time)
-        line = Text(f"  … {self._step} {seconds} s", no_wrap=True, overflow="ellipsis")
+        amount = self._describe_amount()
+        times = f"  {int(now - self._start_time)} s" + (f", {amount}" if amount else "")
+        step = truncate_text(self._step, max(self._console.width - len(times) - 5, 10))  # not the times
+        line = Text(f"  … {step}{times}", no_wrap=True, overflow="ellipsis")
         if detail:
             line.append(f"\n      {detail}")
         self._live_display.update(line)

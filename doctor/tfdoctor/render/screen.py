@@ -62,7 +62,7 @@ NAME_COLUMNS = 13
 """The width of an area's name, in columns."""
 UNDO_NOTE = "No root needed. It asks first; --undo reverts everything."
 ROOT_NOTE = "Ask whoever runs this machine: it needs root."
-MAX_COMMAND_CHARS = 48
+MAX_COMMAND_CHARS = 150
 """The largest length, in characters, of a user's command that hints repeat."""
 MIN_WIDE_COLUMNS = 60
 """Below this width in columns, a text may take twice as many lines."""

@@ -516,11 +516,11 @@ def detect_fault(context: LogContext) -> Decision | None:
     note = (
         "A GPU was registered, but then a kernel was aborted on it. The cause is a fault of the program "
         "or of an operation (the usual case), of the "
-        "card (memory, heat, power) or of the driver; NVRM and Xid lines of the kernel's log tell "
-        "them apart."
+        "card (memory, heat, power) or of the driver. Lines with NVRM or Xid in the kernel log "
+        "(`sudo dmesg | grep -E 'NVRM|Xid'`) tell which."
     )
-    title = "The GPU is registered and works, until a kernel on it is aborted"
-    return Decision(Cause.INCONCLUSIVE, events, note=note, title=title)
+    title = "The GPU was registered and worked until one of its kernels was aborted"
+    return Decision(Cause.INCONCLUSIVE, events, note=note, title=title, is_failure=True)
 
 
 def detect_fork(context: LogContext) -> Decision | None:
