@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pytest
 
 CHECK = make_command_group().commands["check"]
-TYPER_OPTIONS = {"--simulate", "--driver", "--json-schema"}
+TYPER_OPTIONS = {"--ignore", "--simulate", "--driver", "--json-schema"}
 """Options of slow commands, which Typer parses."""
 SAMPLES = {
     "--python": ["p", "/a b/python", "é", "a\nb"],

@@ -175,7 +175,7 @@ def test_refusal_plans_for_the_requested_card(tfdoctor: Tfdoctor, tmp_path: Path
 
 
 def test_release_without_wheels_suggests_a_container(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
-    arguments = ("--tf", "1.14", "--python-version", "3.7", "--into", str(tmp_path / "env"))
+    arguments = ("--tf", "1.14", "--into", str(tmp_path / "env"))
     result = tfdoctor("install", *arguments)
     assert result.status == 1
     assert "needs CUDA 10.0, whose libraries NVIDIA" in result.out
@@ -272,7 +272,7 @@ def test_full_disk_is_reported_first(index: Index, tmp_path: Path) -> None:
         command_line("--installer", "pip"), index.env(**change_facts(free=1_000_000_000)), tmp_path
     )
     assert result.returncode == 3
-    assert re.search(r"\d+\.\d GB needed, 1\.0 GB free", result.stderr)
+    assert re.search(r"\d+\.\d GB for .*, 1\.0 GB free", result.stderr)
     assert not (tmp_path / "tensorflow-env").exists()
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.options import (
     FailOn,
-    FailOnOption,
     For,
     Force,
     From,
     Html,
+    Ignore,
     Json,
     Quiet,
     Simulate,
@@ -34,15 +34,20 @@ from tfdoctor.diagnosis import evaluate_facts, examine, make_live_system, run_te
 from tfdoctor.remedies.tools import convert_findings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tfdoctor.cli.capture import RedactedRecording
+    from tfdoctor.cli.configuration import Configuration
     from tfdoctor.compat import Compat
     from tfdoctor.core.findings import Report
     from tfdoctor.diagnosis.diff import Comparison
     from tfdoctor.environments.models import FixOffer
     from tfdoctor.remedies.tools import Tool
     from tfdoctor.system import RecordedSystem, System
+
+
+MAX_FOLDERS = 40
+"""The maximum number of folders above the working folder in which a file with settings is looked for."""
 
 
 @command("tfdoctor check", "tfdoctor check --python ~/tf/bin/python -v", "tfdoctor check --from bug.tar.gz")
@@ -76,7 +81,11 @@ def check(
     yes: Yes = False,
     timeout: Timeout = 10.0,
     for_tool: For = None,
-    fail_on: FailOnOption = FailOn.error,
+    ignore: Ignore = None,
+    fail_on: Annotated[
+        FailOn | None,
+        option("Exit with status 1 if any finding is at least this severe. Default: error."),
+    ] = None,
     html: Html = None,
     force: Force = False,
     as_json: Json = False,
@@ -95,14 +104,9 @@ def check(
     _check_options(
         deep=deep, recording_path=recording_path, against=against, then_fix=then_fix, yes=yes, fail_on=fail_on
     )
-    if html is not None:
-        from tfdoctor.system.writing import check_output_file
-
-        if then_fix:
-            raise UsageError("--html cannot be combined with --fix.", hint="Run it again after the fix.")
-        check_output_file(html, force=force, option="--html", input_paths=[recording_path, against])
+    _check_html_option(html, [recording_path, against], then_fix=then_fix, force=force)
     if simulate or driver is not None:
-        is_allowed = not (folder or recording_path or against or then_fix or html) and fail_on is FailOn.error
+        is_allowed = not (folder or recording_path or against or then_fix or html or ignore or fail_on)
         return _run_simulated_check(
             simulate or [],
             driver,
@@ -114,11 +118,16 @@ def check(
             verbose=verbose,
             quiet=quiet,
         )
-    if folder is not None:
-        python = _validate_folder(folder, python, recording_path)
+    python = python if folder is None else _validate_folder(folder, python, recording_path)
     requested_python = python
     if then_fix and as_json:
-        return _run_fix(requested_python, timeout, yes=yes, as_json=True, verbose=verbose, quiet=quiet)
+        return _run_fix(
+            requested_python, timeout, ignore, yes=yes, as_json=True, verbose=verbose, quiet=quiet
+        )
+    settings, ignored_codes = _load_settings(ignore or ())
+    if settings is not None and recording_path is None:
+        python = python or settings.find_python(make_live_system(None))
+    fail_on = fail_on or (settings.fail_on if settings is not None else None) or FailOn.error
     live_system = make_live_system(python if recording_path is None else None)
     system: System = live_system
     earlier: RecordedSystem | None = None
@@ -137,7 +146,7 @@ def check(
         report, recording, compat = _examine_machine(
             system, python, timeout, deep=deep, needs_recording=needs_recording, local=local, quiet=quiet
         )
-        report = _convert_commands(report, for_tool, compat)
+        report = _convert_commands(report, for_tool, compat).ignore(ignored_codes)
         comparison = None
         if earlier is not None:
             comparable_report = recording.recording_report if recording is not None and local else report
@@ -160,7 +169,7 @@ def check(
                 quiet=quiet,
             )
         if as_json:
-            _print_json(report, comparison, against)
+            _print_json(report, comparison, against, settings)
         else:
             _print_report(
                 report,
@@ -171,6 +180,7 @@ def check(
                 offer=offer,
                 check_command=check_command,
             )
+            _print_settings(settings, report, requested_python or recording_path, quiet=quiet)
     except BaseException:  # a probe may still be running
         system.stop()
         raise
@@ -178,8 +188,62 @@ def check(
         from tfdoctor.render.terminal import OUT
 
         OUT.write("\n")
-        return _run_fix(requested_python, timeout, yes=yes, as_json=False, verbose=verbose, quiet=quiet)
+        return _run_fix(
+            requested_python, timeout, ignore, yes=yes, as_json=False, verbose=verbose, quiet=quiet
+        )
     return choose_exit_status(report, fail_on.value)
+
+
+def _load_settings(ignore: Sequence[str]) -> tuple[Configuration | None, tuple[str, ...]]:
+    """Return the settings that apply in the working folder, and the codes that they and `--ignore` ignore."""
+    if not ignore and not any(  # fast, because most folders have no settings
+        os.path.exists(f"{'../' * depth}{name}")  # noqa: PTH110
+        for depth in range(MAX_FOLDERS)
+        for name in ("tfdoctor.toml", "pyproject.toml")
+    ):
+        return None, ()
+    from tfdoctor.cli.configuration import load_configuration, resolve_ignored_codes
+
+    settings = load_configuration()
+    return settings, (
+        *resolve_ignored_codes(ignore),
+        *(settings.ignored_codes if settings is not None else ()),
+    )
+
+
+def _print_settings(
+    settings: Configuration | None, report: Report, requested_target: object, *, quiet: bool
+) -> None:
+    """Print which file has settings, what they did, and which findings are ignored, if there are any.
+
+    `requested_target` is the Python or the recording that the command line names; it precedes the Python of the file.
+    """
+    if quiet or (settings is None and not report.ignored_findings):
+        return
+    from tfdoctor.render.paragraphs import Page, Text, print_hanging
+    from tfdoctor.render.terminal import OUT
+
+    codes = list(dict.fromkeys(finding.code for finding in report.ignored_findings))
+    parts = [f"ignored {', '.join(codes)}"] if codes else []
+    notes = []
+    if settings is not None:
+        parts += [f"--fail-on {settings.fail_on.value}"] if settings.fail_on is not None else []
+        if requested_target is None and settings.is_python_followed:
+            parts.append(f"--python {settings.python}")
+        elif requested_target is None and settings.python is not None and not _is_examined(settings, report):
+            path = shlex.quote(clean_line(os.path.relpath(settings.python_path)))
+            notes.append(f"It names a Python, which a file cannot start: `tfdoctor check --python {path}`.")
+    source = os.path.relpath(settings.path) if settings is not None else "the command line"
+    page = Page(OUT.width, coloured=False)
+    text = "; ".join([clean_line(source), *parts]) + ("." if notes else "")
+    print_hanging(page, Text("Settings: "), " ".join([text, *notes]))
+    OUT.write(page.text)
+
+
+def _is_examined(settings: Configuration, report: Report) -> bool:
+    """Return whether the Python that the file names is the one that was examined."""
+    python = value_of(report.facts.python)
+    return python is not None and settings.python_path in (python.prefix, python.executable)
 
 
 def _convert_commands(report: Report, tool: Tool | None, compat: Compat) -> Report:
@@ -266,19 +330,32 @@ def _check_options(
     against: Path | None,
     then_fix: bool,
     yes: bool,
-    fail_on: FailOn,
+    fail_on: FailOn | None,
 ) -> None:
     """Raise UsageError if options exclude each other."""
     if deep and recording_path is not None:
         raise UsageError("--deep runs TensorFlow here; a recorded machine (--from) cannot run it.")
     if then_fix and not (recording_path is None and against is None):
         raise UsageError("--fix changes this machine: it cannot be combined with --from or --against.")
-    if then_fix and fail_on is not FailOn.error:
+    if then_fix and fail_on not in (None, FailOn.error):
         raise UsageError(
             "--fail-on cannot be combined with --fix, whose exit status is that of `tfdoctor fix`."
         )
     if yes and not then_fix:
         raise UsageError("--yes needs --fix.")
+
+
+def _check_html_option(
+    html: Path | None, input_paths: Sequence[Path | None], *, then_fix: bool, force: bool
+) -> None:
+    """Raise UsageError or Error if the page cannot be written, before anything is examined."""
+    if html is None:
+        return
+    from tfdoctor.system.writing import check_output_file
+
+    if then_fix:
+        raise UsageError("--html cannot be combined with --fix.", hint="Run it again after the fix.")
+    check_output_file(html, force=force, option="--html", input_paths=input_paths)
 
 
 def _validate_folder(folder: str, python: str | None, recording_path: Path | None) -> str:
@@ -312,12 +389,21 @@ def _validate_folder(folder: str, python: str | None, recording_path: Path | Non
 
 
 def _run_fix(
-    python: str | None, timeout: float, *, yes: bool, as_json: bool, verbose: bool, quiet: bool
+    python: str | None,
+    timeout: float,
+    ignore: list[str] | None,
+    *,
+    yes: bool,
+    as_json: bool,
+    verbose: bool,
+    quiet: bool,
 ) -> int:
     """Run `tfdoctor fix` and return its exit status."""
     from tfdoctor.cli.fix import fix
 
-    return fix(python=python, yes=yes, timeout=timeout, as_json=as_json, verbose=verbose, quiet=quiet)
+    return fix(
+        python=python, yes=yes, timeout=timeout, ignore=ignore, as_json=as_json, verbose=verbose, quiet=quiet
+    )
 
 
 def _examine_machine(
@@ -429,8 +515,10 @@ def _write_page(
     write_page(target, page, force=force, quiet=quiet)
 
 
-def _print_json(report: Report, comparison: Comparison | None, against: Path | None) -> None:
-    """Print the report as JSON, with the comparison if there is one."""
+def _print_json(
+    report: Report, comparison: Comparison | None, against: Path | None, settings: Configuration | None
+) -> None:
+    """Print the report as JSON, with the comparison and the file with settings if there are any."""
     from tfdoctor.render.diff import make_comparison_json
     from tfdoctor.render.json import write_json
     from tfdoctor.render.report import make_report_json
@@ -438,6 +526,8 @@ def _print_json(report: Report, comparison: Comparison | None, against: Path | N
     document = make_report_json(report)
     if comparison is not None:
         document |= make_comparison_json(comparison, str(against))
+    if settings is not None:
+        document["settings_file"] = str(settings.path)
     write_json(document)
 
 

@@ -36,7 +36,8 @@ class CheckOptions(TypedDict):
     html: Path | None
     force: bool
     timeout: float
-    fail_on: FailOn
+    ignore: list[str] | None
+    fail_on: FailOn | None
     as_json: bool
     verbose: bool
     quiet: bool
@@ -84,7 +85,8 @@ def parse_check(words: Sequence[str]) -> CheckOptions | None:
         "for_tool": None,
         "html": None,
         "timeout": 10.0,
-        "fail_on": FailOn.error,
+        "ignore": None,
+        "fail_on": None,
         **dict.fromkeys(PARAMETER_BY_FLAG.values(), False),
     }
     remaining_words = iter(words[1:])

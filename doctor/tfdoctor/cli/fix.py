@@ -7,8 +7,10 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli import completion_values
+from tfdoctor.cli.configuration import load_configuration, resolve_ignored_codes
 from tfdoctor.cli.confirmation import ask
 from tfdoctor.cli.options import (
+    Ignore,
     Installers,
     Json,
     NoDeep,
@@ -81,6 +83,7 @@ def fix(
     installer: Installers = None,
     timeout: Timeout = 10.0,
     no_deep: NoDeep = False,
+    ignore: Ignore = None,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show all output.")] = False,
     quiet: Quiet = False,
@@ -92,10 +95,14 @@ def fix(
     """
     _check_options(codes or (), dry_run=dry_run, undo=undo_changes, ignores_changes=ignores_changes)
     system_factory, compat, env = _SystemFactory(), Compat.load(), dict(os.environ)
-    is_silent = quiet or as_json
+    is_silent, settings = quiet or as_json, load_configuration()
+    ignored_codes = (*resolve_ignored_codes(ignore or ()), *(settings.ignored_codes if settings else ()))
+    if settings is not None and python is None:
+        python = settings.find_python(LiveSystem())
     request = FixRequest(
         python=python,
         codes=resolve_codes(codes or ()),
+        ignored_codes=() if codes else ignored_codes,
         preferred_installer=installer.value if installer is not None else None,
         timeout=timeout,
         runs_tensorflow=not no_deep,

@@ -39,9 +39,10 @@ from tfdoctor.core.text import clean_line
 from tfdoctor.diagnosis import collect_facts
 from tfdoctor.environments.disk_space import (
     compute_needs,
-    find_unfinished_downloads,
+    find_uv_cache,
     format_gigabytes,
     measure_disk_usage,
+    measure_unfinished_downloads,
     require_space,
 )
 from tfdoctor.environments.install import (
@@ -191,9 +192,7 @@ def install(
     request, notes = make_install_request(choice, options, folder, uv=uv, index=index, env=env)
     if dry_run:
         return _print_dry_run(request, notes, as_json=as_json, verbose=verbose)
-    if not _is_started(request.folder) and not confirm_download(
-        _describe_download(request), yes=yes, quiet=quiet or as_json
-    ):
+    if not _is_started(request.folder) and not _confirm(request, yes=yes, quiet=quiet or as_json):
         return ExitCode.FOUND
     result = _make_environment(request, notes, quiet=quiet or as_json, verbose=verbose)
     with open_progress(quiet=quiet or as_json or not ERR.is_terminal, animated=False) as display:
@@ -363,11 +362,17 @@ def _try_resolution(request: InstallRequest) -> tuple[InstallRequest, str]:
         return request, str(error)
 
 
-def _describe_download(request: InstallRequest) -> str:
-    """Return what is installed where, and how much is downloaded and stays on the disk."""
+def _confirm(request: InstallRequest, *, yes: bool, quiet: bool) -> bool:
+    """Show what is installed where and how much is downloaded, and return whether to start (see `confirm_download`).
+
+    Raise DiskSpaceError if a disk is too full.
+    """
+    disk_needs = compute_needs(make_install_sizes(request))
+    require_space(disk_needs, clean_line(str(request.folder)))
     option = request.option
-    versions_text = f"TensorFlow {option.tensorflow}, Python {request.python_version}, CUDA {option.cuda}"
-    return f"{versions_text} in {request.folder}\n{_describe_size(request, compute_needs(make_install_sizes(request)))}"
+    contents = f"TensorFlow {option.tensorflow}, Python {request.python_version}, CUDA {option.cuda}"
+    summary = f"{contents} in {request.folder}\n{_describe_size(request, disk_needs)}"
+    return confirm_download(summary, yes=yes, quiet=quiet)
 
 
 def _describe_size(request: InstallRequest, disk_needs: Sequence[DiskSpaceNeed]) -> str:
@@ -380,7 +385,7 @@ def _make_environment(
     request: InstallRequest, notes: Sequence[str], *, quiet: bool, verbose: bool
 ) -> InstallResult:
     """Create the environment. If this fails half-way, tell the user how to resume, and re-raise the error."""
-    display_name = clean_line(str(request.folder))
+    display_name, cache = clean_line(str(request.folder)), find_uv_cache(make_install_sizes(request))
     advice = (
         f"{display_name} is unfinished: run the same command again to finish it, "
         f"or remove it: rm -r {shlex.quote(display_name)}"
@@ -397,11 +402,10 @@ def _make_environment(
     except KeyboardInterrupt:
         if _is_unfinished(request.folder):
             sys.stderr.write(f"{advice}\n")
-        downloads = find_unfinished_downloads(make_install_sizes(request))
-        if downloads is not None:
-            cache, size = clean_line(str(downloads[0])), format_bytes(downloads[1])
+        if cache is not None and (size := measure_unfinished_downloads(cache)):
             sys.stderr.write(
-                f"{cache} has {size} of unfinished downloads, which are of no use: uv cache prune removes them.\n"
+                f"{clean_line(str(cache))} has {format_bytes(size)} of unfinished downloads, which are of no use: "
+                "uv cache prune removes them.\n"
             )
         raise
 

@@ -25,6 +25,7 @@ __all__ = [
     "From",
     "Gpus",
     "Html",
+    "Ignore",
     "Index",
     "Installer",
     "Installers",
@@ -154,6 +155,14 @@ Json = Annotated[bool, option("Print JSON, as --format json does.", "--json")]
 Quiet = Annotated[bool, option("Print only the verdict.", "--quiet", "-q")]
 OnlyErrors = Annotated[bool, option("Print only errors.", "--quiet", "-q")]
 FailOnOption = Annotated[FailOn, option("Exit with status 1 if any finding is at least this severe.")]
+Ignore = Annotated[
+    list[str] | None,
+    option(
+        "Ignore this finding: TFD112. Repeat it for others.",
+        metavar="CODE",
+        autocompletion=completion_values.complete_code,
+    ),
+]
 FormatOption = Annotated[Format, option("Print in this format.", "--format")]
 Timeout = Annotated[
     float,

@@ -6,7 +6,7 @@ The JSON schemas in docs/schemas describe their fields and values. The root caus
 from __future__ import annotations
 
 import enum
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.causes import Cause, Severity
@@ -14,7 +14,7 @@ from tfdoctor.core.causes.steps import Remedy
 from tfdoctor.core.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from tfdoctor.core.facts import Facts
 
@@ -215,6 +215,22 @@ class Report:
     """The findings that follow from the root cause."""
     areas: tuple[Area, ...] = ()
     """The summary, one line per area."""
+    ignored_findings: tuple[Finding, ...] = ()
+    """The findings that the user does not want to see. They are in none of the other fields."""
+
+    def ignore(self, codes: Collection[str]) -> Report:
+        """Return the report without the findings with these codes, which then count for nothing but the verdict."""
+        ignored = tuple(finding for finding in self.findings if finding.code in codes)
+        if not ignored:
+            return self
+        root = self.root_finding
+        return replace(
+            self,
+            findings=tuple(finding for finding in self.findings if finding.code not in codes),
+            root_finding=None if root is not None and root.code in codes else root,
+            consequences=tuple(finding for finding in self.consequences if finding.code not in codes),
+            ignored_findings=ignored,
+        )
 
     @property
     def main_finding(self) -> Finding | None:

@@ -26,9 +26,10 @@ __all__ = [
     "InstallSizes",
     "capture_output",
     "compute_needs",
-    "find_unfinished_downloads",
+    "find_uv_cache",
     "has_space_for_pip_cache",
     "measure_disk_usage",
+    "measure_unfinished_downloads",
     "require_space",
 ]
 
@@ -175,7 +176,7 @@ def compute_needs(
                 ("temporary files", temporary_folder, install_sizes.download_bytes),
             ]
         )
-    cache = _find_uv_cache(install_sizes)
+    cache = find_uv_cache(install_sizes)
     if cache is None:
         return sum_needs_by_disk([("the environment", install_sizes.folder, max(size - installed_bytes, 0))])
     # uv links the files in its cache into the environment if both are on one disk. They need space only once.
@@ -194,16 +195,12 @@ def compute_needs(
     )
 
 
-def find_unfinished_downloads(install_sizes: InstallSizes) -> tuple[Path, int] | None:
-    """Return uv's cache and the bytes of downloads in it that uv did not finish; None if there are none.
+def measure_unfinished_downloads(cache: Path) -> int:
+    """Return the size in bytes of the downloads in uv's cache that uv did not finish, or is at.
 
-    uv does not go on with them, and `uv cache prune` removes them.
+    uv does not go on with them later, and `uv cache prune` removes them.
     """
-    cache = _find_uv_cache(install_sizes) if install_sizes.uv_path is not None else None
-    if cache is None:
-        return None
-    size = sum(measure_disk_usage(folder) for folder in cache.glob(".tmp*"))
-    return (cache, size) if size else None
+    return sum(measure_disk_usage(folder) for folder in cache.glob(".tmp*"))
 
 
 def has_space_for_pip_cache(install_sizes: InstallSizes) -> bool:
@@ -232,8 +229,10 @@ def _is_same_disk(first: Path, second: Path) -> bool:
         return False
 
 
-def _find_uv_cache(install_sizes: InstallSizes) -> Path | None:
-    """Return uv's cache folder; None if uv does not report an absolute path."""
+def find_uv_cache(install_sizes: InstallSizes) -> Path | None:
+    """Return uv's cache folder; None if pip installs, or if uv does not report an absolute path."""
+    if install_sizes.uv_path is None:
+        return None
     output = capture_output((str(install_sizes.uv_path), "cache", "dir"), install_sizes.env)
     return Path(output.strip()) if output is not None and output.strip().startswith("/") else None
 

@@ -74,6 +74,8 @@ class FixRequest:
     """The value of `--python`; None for the usual search."""
     codes: tuple[str, ...] = ()
     """The codes of the findings to fix; empty for all warnings and errors."""
+    ignored_codes: tuple[str, ...] = ()
+    """The codes of findings that the user does not want to see."""
     preferred_installer: str | None = None
     """`"uv"`, `"pip"`, or None for whichever is found."""
     timeout: float = 10.0
@@ -114,7 +116,9 @@ def examine_environment(
         system = _apply_kernel_variables(new_system, choice.kernel)
     if variables is not None:
         system, interpreter = new_system(variables), python_facts.executable
-    report = examine(system, compat, python=interpreter, timeout=request.timeout)
+    report = examine(system, compat, python=interpreter, timeout=request.timeout).ignore(
+        request.ignored_codes
+    )
     environment = find_environment(report, kind, inherited)
     if environment is None:
         raise _make_unexamined_error(report.facts.python)
@@ -278,7 +282,7 @@ def fix_environment(
             activated_system, compat, report.facts, timeout=request.timeout, on_message=progress.begin_stage
         )
         # The behaviour of TensorFlow overrides the prediction, in the verdict and in the findings.
-        report = evaluate_facts(report.facts, compat, observed)
+        report = evaluate_facts(report.facts, compat, observed).ignore(request.ignored_codes)
     return FixResult(
         environment=examination.environment,
         attempts=tuple(attempts),

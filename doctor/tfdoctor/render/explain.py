@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from rich.console import RenderableType
+    from rich.text import Text as RichText
 
     from tfdoctor.core.causes.steps import Remedy
     from tfdoctor.diagnosis.explain import CauseEntry, Explanation, RuleEntry
@@ -271,7 +272,7 @@ def _render_retired(retired: RetiredRule, replacements: Sequence[RuleEntry]) -> 
     yield Text("")
 
 
-def _format_cause_line(entry: CauseEntry) -> Text:
+def _format_cause_line(entry: CauseEntry) -> RichText:
     codes = f" ({', '.join(entry.rule_codes)})" if entry.rule_codes else ""
     return Text.assemble((entry.cause.value, "bold"), codes)
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rich.console import Console
+    from rich.text import Text as RichText
 
     from tfdoctor.compat import Gpu, Problem
     from tfdoctor.planning.overview import Overview
@@ -536,7 +537,7 @@ def _print_heading(out: Console, text: str) -> None:
     out.print(Text(text, style="bold"))
 
 
-def _print_entry(out: Console, label: Text, text: str) -> None:
+def _print_entry(out: Console, label: RichText, text: str) -> None:
     """Print a paragraph with a hanging indent after its label.
 
     On a narrow terminal, the label is on a line of its own.

@@ -347,6 +347,7 @@ def _print_conflict(
         print_hanging(
             out, Text("  Why   "), text if verbose else shorten_text(text, out.width - 8, max(max_lines, 2))
         )
+    has_rootless_commands = False
     for number, suggestion in enumerate(recommendation.conflict.suggestions):
         out.print()
         text = clean_line(suggestion.text, limit=500)
@@ -359,8 +360,8 @@ def _print_conflict(
                 )
         style = "" if number else "bold"
         print_commands(out, suggestion.option.commands, 8, style=style, with_continuations=not verbose)
-        if recommendation.request.method is Method.PIP and not number:
-            _print_rootless_commands(out, suggestion.option)
+        if recommendation.request.method is Method.PIP and not has_rootless_commands:
+            has_rootless_commands = _print_rootless_commands(out, suggestion.option)
     for build in recommendation.conflict.arm64_builds:
         out.print()
         text = f"{build.text}. tfdoctor has not run it: {'; '.join(build.sources)}"
@@ -376,17 +377,18 @@ def _print_conflict(
         print_more_commands(out, "More", [("add -v", format_count(hidden_reason_count, "other reason"))])
 
 
-def _print_rootless_commands(out: Page, option: Option) -> None:
-    """Print what takes the place of an option that needs Docker. Other options need nothing."""
+def _print_rootless_commands(out: Page, option: Option) -> bool:
+    """Print what takes the place of an option that needs Docker. Return False if the option does not need it."""
     if option.base is None:
-        return
+        return False
     commands = [f"{option.commands[0]} --emit apptainer"]
     names = "Apptainer"
-    if option.recipe is Recipe.OFFICIAL:  # NVIDIA's own builds have no wheel
+    if option.recipe is not Recipe.NGC:  # NVIDIA's own builds have no wheel
         commands.append(f"tfdoctor matrix {option.tensorflow}")
         names += ", or CUDA from conda"
     out.print(Text(f"        # without Docker: {names}"))
     print_commands(out, commands, 8, with_continuations=True)
+    return True
 
 
 def _select_reasons(recommendation: Recommendation) -> list[Reason]:

@@ -196,6 +196,11 @@ def make_report_json(report: Report) -> dict[str, Any]:
             for outcome in report.outcomes
         ],
         "findings": [make_finding_json(finding) for finding in report.findings],
+        **(
+            {"ignored": list(map(make_finding_json, report.ignored_findings))}
+            if report.ignored_findings
+            else {}
+        ),
     }
 
 

@@ -20,7 +20,7 @@ _CODE_SPACE = "\ue000"
 class Text(RichText):
     """A text that is wrapped between words, but not in code in backticks."""
 
-    def __init__(self, text: str = "", style: str = "", **settings: Any) -> None:
+    def __init__(self, text: str = "", style: Any = "", **settings: Any) -> None:
         text = _CODE.sub(lambda match: match[0].replace(" ", _CODE_SPACE), text)
         super().__init__(text, style, **settings)
 

@@ -179,12 +179,12 @@ def test_options_override_settings(run: Lint, tmp_path: Path) -> None:
         (("none",), "there is no file or folder"),
         (("--tf", "banana", "."), "not a release"),
         (("--json", "--format", "sarif", "."), "exclude each other"),
-        (("bad",), "unknown key `ingore`, did you mean `ignore`?"),
-        (("worse",), "cannot be read"),
+        (("bad",), "unknown key `ingore`; did you mean `ignore`?"),
+        (("worse",), "not valid TOML"),
     ],
 )
 def test_invalid_requests_are_refused(run: Lint, tmp_path: Path, args: tuple[str, ...], words: str) -> None:
-    for folder, text in (("bad", "[tool.tfdoctor]\ningore = []\n"), ("worse", "[tool.")):
+    for folder, text in (("bad", "[tool.tfdoctor]\ningore = []\n"), ("worse", "[tool.tfdoctor")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "pyproject.toml").write_text(text)
     result = run(*args, cwd=tmp_path)

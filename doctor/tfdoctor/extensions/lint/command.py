@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from tfdoctor.cli.configuration import find_settings_table
 from tfdoctor.cli.options import Json, argument, command, option
 from tfdoctor.core.edits import Edit, EditError, SourceText, apply_edits
 from tfdoctor.core.errors import ExitCode, UsageError
 from tfdoctor.core.facts.variables import READ_VARIABLES, guess_variable
 from tfdoctor.core.text import clean, clean_line
-from tfdoctor.core.toml import loads
 from tfdoctor.extensions.lint.analysis import detect_file_kind, lint_text
 from tfdoctor.extensions.lint.fixes import drop_fixes_of_shared_names, format_diff, list_variables, plan_edits
 from tfdoctor.extensions.lint.models import LintProblem, LintResult, LintTarget, UnreadableFile
@@ -30,7 +30,6 @@ from tfdoctor.system.sources import (
     iter_uppercase_words,
     load_source,
     read_first_line,
-    read_source_text,
     resolve_path,
     walk_files,
 )
@@ -305,43 +304,24 @@ def _iter_files(
 
 
 def _find_project(folder: Path, projects: dict[Path, tuple[Settings, Path]]) -> tuple[Settings, Path]:
-    """Return the settings in the nearest pyproject.toml, and the folder that their paths are relative to.
+    """Return the settings of the project (see `cli.configuration`), and the folder that their paths are relative to.
 
-    If there is no such file, or it has no [tool.tfdoctor] table, return the default settings and `folder`. `projects`
-    caches the results. Raise UsageError if the settings are invalid.
+    If there are none, return the default settings and `folder`. `projects` caches the results. Raise UsageError if the
+    settings are invalid.
     """
     start = resolve_path(folder)
     if start in projects:
         return projects[start]
     project = Settings(), start
-    for candidate in (start, *start.parents):
-        file = candidate / "pyproject.toml"
-        if file.is_file():
-            table = _load_table(file)
-            if table is not None:
-                try:
-                    project = parse_settings(table), candidate
-                except SettingsError as error:
-                    msg = f"{clean_line(str(file))}: [tool.tfdoctor]: {error}."
-                    raise UsageError(msg) from error
-            break
+    table = find_settings_table(start)
+    if table is not None:
+        try:
+            project = parse_settings(table.values), table.path.parent
+        except SettingsError as error:
+            key = f"{error}".partition("`")[2].partition("`")[0]
+            raise table.make_error(key, f"{error}") from error
     projects[start] = project
     return project
-
-
-def _load_table(file: Path) -> dict[str, object] | None:
-    """Return the [tool.tfdoctor] table of a pyproject.toml, or None if there is none.
-
-    Raise UsageError if the file cannot be read.
-    """
-    try:
-        document = loads(read_source_text(file, is_python=False))
-    except ValueError as error:
-        msg = f"{clean_line(str(file))} cannot be read: {clean_line(str(error))}."
-        raise UsageError(msg) from error
-    tool = document.get("tool")
-    table = tool.get("tfdoctor") if isinstance(tool, dict) else None
-    return table if isinstance(table, dict) else None
 
 
 def _detect_environment() -> tuple[tuple[int, int] | None, int | None]:

@@ -36,7 +36,6 @@ SKIPPED_FOLDER_PATTERNS = (
     "*.egg-info",
 )
 """Patterns for the names of folders that are skipped when a folder is searched."""
-_KEYS = ("tf", "gpu-count", "ignore", "select", "exclude", "per-file-ignores")
 
 
 class SettingsError(ValueError):
@@ -98,12 +97,7 @@ def parse_release(text: str) -> tuple[int, int] | None:
 
 
 def parse_settings(table: Mapping[str, Any]) -> Settings:
-    """Return the settings in a [tool.tfdoctor] table. Raise SettingsError if a key or value is invalid."""
-    for key in table:
-        if key not in _KEYS:
-            similar_keys = difflib.get_close_matches(key, _KEYS, n=1)
-            msg = f"unknown key `{key}`{f', did you mean `{similar_keys[0]}`?' if similar_keys else ''}"
-            raise SettingsError(msg)
+    """Return the settings in a [tool.tfdoctor] table. Raise SettingsError if a value is invalid."""
     tf = table.get("tf")
     if tf is not None and (not isinstance(tf, str) or parse_release(tf) is None):
         raise SettingsError('`tf` takes a release in quotes, such as "2.16"')
@@ -138,9 +132,18 @@ def _parse_kinds(value: Any, key: str) -> frozenset[str]:
     kinds = set()
     for code in _validate_texts(value, key):
         name = find_kind_name(code)
+        if name is None and key == "ignore" and _is_check_code(code):
+            continue
         if name is None:
             similar_names = difflib.get_close_matches(code, [*LINT_CODES, *LINT_CODES.values()], n=1)
             msg = f"`{key}`: {code!r} is not a finding of lint{f', did you mean `{similar_names[0]}`?' if similar_names else ''}"
             raise SettingsError(msg)
         kinds.add(name)
     return frozenset(kinds)
+
+
+def _is_check_code(code: str) -> bool:
+    """Return whether this is the code of a check of a machine, which `check` ignores and lint never reports."""
+    from tfdoctor.rules import RULES_BY_CODE
+
+    return code.upper() in RULES_BY_CODE
