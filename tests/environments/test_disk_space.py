@@ -70,9 +70,7 @@ def test_pip_needs_space_for_downloads(tmp_path: Path, disks: dict[str, int]) ->
     assert [(need.folder.name, need.needed_bytes) for need in separate] == [("home", 5 * GB), ("tmp", 2 * GB)]
     require_space(separate, "x")
     disks["tmp"] = GB
-    with pytest.raises(
-        DiskSpaceError, match=r"tmp: 2\.0 GB for temporary files, 1\.0 GB free"
-    ) as error:
+    with pytest.raises(DiskSpaceError, match=r"tmp: 2\.0 GB for temporary files, 1\.0 GB free") as error:
         require_space(compute_needs(make_writing(tmp_path, TMPDIR=str(tmp_path / "tmp"))), "x")
     assert "TMPDIR" in error.value.hint
     assert "--into" not in error.value.hint

@@ -19,6 +19,7 @@ from tfdoctor.cli.options import (
     Format,
     Html,
     Json,
+    Output,
     Quiet,
     argument,
     choose_format,
@@ -26,6 +27,7 @@ from tfdoctor.cli.options import (
     option,
     verbose_option,
 )
+from tfdoctor.cli.output_file import check_output, redirect_output
 from tfdoctor.compat import Compat
 from tfdoctor.core.errors import ExitCode, UsageError
 from tfdoctor.core.text import clean, clean_line
@@ -84,6 +86,7 @@ def diagnose(
     for_tool: For = None,
     fail_on: FailOnOption = FailOn.error,
     html: Html = None,
+    output: Output = None,
     force: Force = False,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show all evidence.")] = False,
@@ -99,16 +102,24 @@ def diagnose(
     output_format = choose_format(output_format, as_json=as_json)
     as_json, as_markdown = output_format is Format.json, output_format is Format.markdown
     log_names = select_logs(files or (), "diagnose")
+    check_output(output, force=force, input_paths=log_names)
     if placement:
         from tfdoctor.cli.placement import diagnose_placement
 
         if len(log_names) != 1 or follow or host or as_markdown or for_tool is not None or html is not None:
             raise UsageError(
-                "--placement reads one log; of the other options it takes --svg, --force, --fail-on, --json and -v."
+                "--placement reads one log; of the other options it takes --svg, -o, --force, --fail-on, --json and -v."
             )
-        return diagnose_placement(
-            log_names[0], svg=svg, force=force, fail_on=fail_on, as_json=as_json, verbose=verbose, quiet=quiet
-        )
+        with redirect_output(output, force=force):
+            return diagnose_placement(
+                log_names[0],
+                svg=svg,
+                force=force,
+                fail_on=fail_on,
+                as_json=as_json,
+                verbose=verbose,
+                quiet=quiet,
+            )
     if svg is not None:
         raise UsageError("--svg needs --placement.")
     if log_names.count(STDIN) > 1:
@@ -144,7 +155,17 @@ def diagnose(
         reports = _apply_host_facts(reports, compat)
     if html is not None and stdin_copy is not None:
         _write_page(html, log_names, reports, stdin_copy, force=force, quiet=quiet)
-    if as_json:
+    with redirect_output(output, force=force):
+        _print_reports(reports, output_format, verbose=verbose, quiet=quiet, is_followed=follow)
+    has_finding = any(fail_on.is_reached(report.findings) for report in reports)
+    return ExitCode.FOUND if has_finding else ExitCode.OK
+
+
+def _print_reports(
+    reports: Sequence[LogReport], output_format: Format, *, verbose: bool, quiet: bool, is_followed: bool
+) -> None:
+    """Print the reports in a format. Those of a log that was followed come after an empty line."""
+    if output_format is Format.json:
         from tfdoctor.render.json import make_schema_field, write_json
 
         documents = [make_log_json(report) for report in reports]
@@ -153,7 +174,7 @@ def diagnose(
             if len(documents) == 1
             else {**make_schema_field("diagnose"), "schema_version": 1, "logs": documents}
         )
-    elif as_markdown:
+    elif output_format is Format.markdown:
         from tfdoctor.render.log_markdown import make_log_markdown
         from tfdoctor.system.identity import make_redactor
 
@@ -162,9 +183,7 @@ def diagnose(
     else:
         for number, report in enumerate(reports):
             text = render_log(report, verbose=verbose, quiet=quiet, heading=len(reports) > 1, **OUT.layout)
-            OUT.write(text if number == 0 and not follow else f"\n{text}")
-    has_finding = any(fail_on.is_reached(report.findings) for report in reports)
-    return ExitCode.FOUND if has_finding else ExitCode.OK
+            OUT.write(text if number == 0 and not is_followed else f"\n{text}")
 
 
 def _apply_host_facts(reports: Sequence[LogReport], compat: Compat) -> list[LogReport]:

@@ -9,7 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from tfdoctor.cli import completion_values
-from tfdoctor.cli.options import Force, Format, FormatOption, Json, argument, choose_format, command, option
+from tfdoctor.cli.options import (
+    Force,
+    Format,
+    FormatOption,
+    Json,
+    Output,
+    argument,
+    choose_format,
+    command,
+    option,
+)
+from tfdoctor.cli.output_file import check_output, redirect_output
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.core import versions
 from tfdoctor.core.errors import ExitCode, UsageError
@@ -92,6 +103,7 @@ def matrix(
     force: Force = False,
     as_json: Json = False,
     output_format: FormatOption = Format.text,
+    output: Output = None,
 ) -> int:
     """Print the releases that match, or the data sheet of a single one, and return the exit status.
 
@@ -102,8 +114,10 @@ def matrix(
     tf = tf if release is None else release
     output_format = choose_format(output_format, as_json=as_json)
     as_json, as_markdown = output_format is Format.json, output_format is Format.markdown
+    check_output(output, force=force)
     if list_gpus:
-        return _print_gpus(as_json=as_json)
+        with redirect_output(output, force=force):
+            return _print_gpus(as_json=as_json)
     if html is not None:
         if (
             as_json
@@ -138,18 +152,19 @@ def matrix(
         _raise_unknown_version(compat, "--tf", query.tf or "", str(error))
     has_one_version = query.tf is not None and len({row.release.version for row in rows}) == 1
     newest_only = OUT.is_terminal and not whole and query == MatrixQuery(os=query.os)
-    _print_rows(
-        compat,
-        query,
-        rows,
-        gpu=gpu,
-        note=note,
-        has_one_version=has_one_version,
-        newest_only=newest_only,
-        complete=whole,
-        as_json=as_json,
-        as_markdown=as_markdown,
-    )
+    with redirect_output(output, force=force):
+        _print_rows(
+            compat,
+            query,
+            rows,
+            gpu=gpu,
+            note=note,
+            has_one_version=has_one_version,
+            newest_only=newest_only,
+            complete=whole,
+            as_json=as_json,
+            as_markdown=as_markdown,
+        )
     return ExitCode.OK
 
 

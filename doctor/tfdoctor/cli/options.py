@@ -32,6 +32,7 @@ __all__ = [
     "Json",
     "NoDeep",
     "OnlyErrors",
+    "Output",
     "Packages",
     "Python",
     "Quiet",
@@ -164,6 +165,10 @@ Ignore = Annotated[
     ),
 ]
 FormatOption = Annotated[Format, option("Print in this format.", "--format")]
+Output = Annotated[
+    Path | None,
+    option("Write the output to this file instead of the terminal.", "--output", "-o", metavar="FILE"),
+]
 Timeout = Annotated[
     float,
     option(

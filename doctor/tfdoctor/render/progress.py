@@ -28,10 +28,19 @@ MAX_FAILED_LINES = 20
 MIN_RATE_SECONDS = 3
 """The time after which the speed of a download is known well enough to say how long the rest takes, in seconds."""
 _WHEEL_LINE = re.compile(
-    r"\s{0,8}(?:Downloading|Downloaded) (?P<name>[\w.+-]{1,200})(?: \((?P<size>[\d.]{1,12}) ?(?P<unit>[kKMG])i?B\))?\s*$"
+    r"\s{0,8}(?:Downloading|Downloaded) (?P<name>[\w.+-]{1,200})(?: \((?P<size>[\d.]{1,12}) ?(?P<unit>[kKMG]i?)B\))?\s*$"
 )
 """Matches the lines of uv and pip about one wheel. Only the line at its beginning has the size."""
-_UNIT_BYTES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
+_UNIT_BYTES = {
+    "k": 1e3,
+    "K": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "ki": 1 << 10,
+    "Ki": 1 << 10,
+    "Mi": 1 << 20,
+    "Gi": 1 << 30,
+}
 
 
 class _QuietProgress(Progress):
@@ -115,7 +124,7 @@ class _AnimatedProgress(_LineProgress):
         if match := _WHEEL_LINE.match(text):
             name, size_text, unit = match["name"], match["size"], match["unit"]
             if size_text:
-                self._layers[name] = (0, int(float(size_text) * _UNIT_BYTES[unit[0]]))
+                self._layers[name] = (0, int(float(size_text) * _UNIT_BYTES[unit]))
             elif name in self._layers:
                 self._layers[name] = (self._layers[name][1], self._layers[name][1])
         self._draw(clean_line(text).strip())

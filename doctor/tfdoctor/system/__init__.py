@@ -9,15 +9,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Protocol
 
-from tfdoctor.system.elf import ElfError, ElfFile, ElfProblem
-from tfdoctor.system.live import LiveSystem
-from tfdoctor.system.result import CommandResult, Failure
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tfdoctor.system.elf import ElfError, ElfFile, ElfProblem
+    from tfdoctor.system.live import LiveSystem
     from tfdoctor.system.recorded import RecordedSystem
     from tfdoctor.system.recording import RecordingSystem
+    from tfdoctor.system.result import CommandResult, Failure
 
 __all__ = [
     "CommandResult",
@@ -30,6 +29,18 @@ __all__ = [
     "RecordingSystem",
     "System",
 ]
+
+MODULE_BY_NAME = {
+    "CommandResult": "result",
+    "ElfError": "elf",
+    "ElfFile": "elf",
+    "ElfProblem": "elf",
+    "Failure": "result",
+    "LiveSystem": "live",
+    "RecordedSystem": "recorded",
+    "RecordingSystem": "recording",
+}
+"""The module of each class."""
 
 
 class System(Protocol):
@@ -118,8 +129,8 @@ class System(Protocol):
 
 
 def __getattr__(name: str) -> object:
-    """Import the recording classes on first use, because few commands need them and they import slowly."""
-    module = {"RecordedSystem": "recorded", "RecordingSystem": "recording"}.get(name)
+    """Import a class on first use, because `--help` needs none of them, and few commands need the recording classes."""
+    module = MODULE_BY_NAME.get(name)
     if module is None:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.configuration import find_settings_table
-from tfdoctor.cli.options import Json, argument, command, option
+from tfdoctor.cli.options import Force, Json, Output, argument, command, option
+from tfdoctor.cli.output_file import check_output, redirect_output
 from tfdoctor.core.edits import Edit, EditError, SourceText, apply_edits
 from tfdoctor.core.errors import ExitCode, UsageError
 from tfdoctor.core.facts.variables import READ_VARIABLES, guess_variable
@@ -82,6 +83,8 @@ def lint(
     diff: Annotated[bool, option("Show what --fix would change, and change nothing.", "--diff")] = False,
     fix: Annotated[bool, option("Correct what is certain; shows the changes.", "--fix")] = False,
     as_json: Json = False,
+    output: Output = None,
+    force: Force = False,
 ) -> int:
     """Lint the files, print the problems, edit the files if requested, and return the exit status.
 
@@ -97,6 +100,8 @@ def lint(
         msg = f"--json and --format {output_format.value} exclude each other."
         raise UsageError(msg)
     output_format = LintFormat.json if as_json else output_format
+    if output is not None and (diff or fix):
+        raise UsageError("-o writes the findings to a file: it cannot be combined with --diff or --fix.")
     release = parse_release(tf) if tf is not None else None
     if tf is not None and release is None:
         msg = f"--tf {clean_line(tf)!r} is not a release of TensorFlow."
@@ -105,6 +110,7 @@ def lint(
         if not os.path.exists(path):  # noqa: PTH110 (Path("") would be the working folder)
             msg = f"there is no file or folder {clean_line(path) or repr(path)}."
             raise UsageError(msg)
+    check_output(output, force=force, input_paths=[path for path in paths if not os.path.isdir(path)])  # noqa: PTH112
     files = [Path(path) for path in paths]
     result, editable_files, refusals = _lint_files(files, release, gpu_count)
     if diff or fix:
@@ -125,7 +131,8 @@ def lint(
         for name, reason in refusals.items():
             ERR.write(f"{clean_line(name)}: left unchanged: {clean_line(reason)}.\n")
     if not (diff and output_format is LintFormat.text):
-        OUT.write(FORMATTERS[output_format.value](result, **OUT.layout))
+        with redirect_output(output, force=force):
+            OUT.write(FORMATTERS[output_format.value](result, **OUT.layout))
     if result.problems:
         return ExitCode.FOUND
     return ExitCode.IMPOSSIBLE if result.has_read_nothing else ExitCode.OK
