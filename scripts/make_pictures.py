@@ -4,7 +4,7 @@
     python scripts/make_pictures.py --check    # exit 1 where a picture is stale
     python scripts/make_pictures.py --look DIR # the usual screens in terminals of two sizes, to be looked at
 
-Every picture shows a real run of its command on a machine recorded in tests/hosts. The SVG names fonts that
+Every picture shows a real run of its command on a machine that comes with tfdoctor (`--from demo:NAME`). The SVG names fonts that
 readers have and downloads none. `draw_terminal(command_text, output, theme, size)` is pure.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import json
 import os
 import pty
 import shlex
@@ -29,7 +30,7 @@ from rich.console import Console
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rich.style import Style
 
@@ -41,10 +42,12 @@ SIZE, ADVANCE, LINE, EDGE, BAR = 14, 8.43, 19, 18, 34
 """Pixels: height and width of a character, height of a line, the margin, height of the title bar."""
 
 RUNS = {
-    "sick": ("tfdoctor", "check", "--from", "tests/hosts/plain-pip-install"),
-    "fixed": ("tfdoctor", "check", "--from", "tests/hosts/healthy-one-gpu"),
+    "sick": ("tfdoctor", "check", "--from", "demo:plain-pip-install"),
+    "fixed": ("tfdoctor", "check", "--from", "demo:healthy-one-gpu"),
 }
-"""The command whose output each picture shows, by picture name."""
+"""The commands of the moving picture: before and after the remedy."""
+TOUR_SECONDS = (8, 4, 8)
+"""How long the scenes of the moving picture are shown: the problem, the command that fixes it, the result."""
 SCREENS = {
     **RUNS,
     "driver": ("tfdoctor", "check", "--from", "tests/hosts/driver-below-cuda-12"),
@@ -107,28 +110,76 @@ def draw_terminal(
         lines = list(folded)[-rows:]
     width = round(2 * EDGE + columns * ADVANCE)
     height = BAR + (rows or len(lines)) * LINE + EDGE
-    title = escape("\n".join(line.plain for line in lines))
-    extent = f'width="{width}" height="{height}"'
-    frame = f'width="{width - 1}" height="{height - 1}" rx="8" fill="{theme.paper}" stroke="{theme.edge}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {extent} role="img">',
-        f"<title>{title}</title>",
-        f'<rect x="0.5" y="0.5" {frame}/>',
-        *(
-            f'<circle cx="{EDGE + 2 + 18 * number}" cy="17" r="5.5" fill="{theme.edge}"/>'
-            for number in range(3)
-        ),
+        *_draw_window(width, height, "\n".join(line.plain for line in lines), theme),
         f'<g font-family="{FONT}" font-size="{SIZE}" xml:space="preserve" style="white-space:pre">',
     ]
+    return "\n".join([*parts, *_draw_lines(lines, theme), "</g>", "</svg>"]) + "\n"
+
+
+def _write_tour_rules() -> str:
+    """Return the CSS that shows the scenes of the tour one after the other. Without it, the first one is shown."""
+    total = sum(TOUR_SECONDS)
+    rules = [f".s{{animation:{total}s infinite step-end}}"]
+    for number in range(len(TOUR_SECONDS)):
+        first, last = (100 * sum(TOUR_SECONDS[:count]) // total for count in (number, number + 1))
+        opacity_by_percent = {0: int(number == 0), first: 1, last: 0, 100: int(last == 100)}
+        steps = "".join(f"{percent}%{{opacity:{opacity}}}" for percent, opacity in opacity_by_percent.items())
+        rules.append(
+            f".s{number}{{opacity:{int(number == 0)};animation-name:k{number}}}@keyframes k{number}{{{steps}}}"
+        )
+    return "".join([*rules, "@media (prefers-reduced-motion:reduce){.s{animation:none}}"])
+
+
+def _draw_window(width: int, height: int, title: str, theme: Theme) -> Iterator[str]:
+    """Yield the beginning of an SVG and the frame of its terminal."""
+    frame = f'width="{width - 1}" height="{height - 1}" rx="8" fill="{theme.paper}" stroke="{theme.edge}"'
+    extent = f'width="{width}" height="{height}"'
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {extent} role="img">'
+    yield f"<title>{escape(title)}</title>"
+    yield f'<rect x="0.5" y="0.5" {frame}/>'
+    for number in range(3):
+        yield f'<circle cx="{EDGE + 2 + 18 * number}" cy="17" r="5.5" fill="{theme.edge}"/>'
+
+
+def _draw_lines(lines: Sequence[Text], theme: Theme) -> Iterator[str]:
+    """Yield the elements of the lines of a terminal."""
     for number, line in enumerate(lines):
         y = BAR + number * LINE + SIZE
         for column, text, style in _split_styles(line):
             weight = ' font-weight="700"' if style.bold else ""
-            parts.append(
+            yield (
                 f'<text x="{EDGE + column * ADVANCE:.1f}" y="{y}" textLength="{len(text) * ADVANCE:.1f}"'
                 f' lengthAdjust="spacingAndGlyphs" fill="{theme.get_color(style)}"{weight}>{escape(text)}</text>'
             )
-    return "\n".join([*parts, "</g>", "</svg>"]) + "\n"
+
+
+def draw_tour(theme: Theme) -> str:
+    """Return the moving SVG of `check`, the command that it prints, and `check` after that.
+
+    Where nothing may move (a setting of the reader), or where CSS is not known, it is the first scene.
+    """
+    sick, fixed = (
+        [
+            Text.assemble(("$ ", "dim"), (shlex.join(RUNS[name]), "bold")),
+            *map(Text.from_ansi, run(RUNS[name]).splitlines()),
+        ]
+        for name in ("sick", "fixed")
+    )
+    report = json.loads(run((*RUNS["sick"], "--json")))
+    command = report["findings"][0]["remedies"][0]["commands"][0]
+    typed = [*sick, Text.assemble(("$ ", "dim"), (command, "bold"))]
+    scenes = (sick, typed, fixed)
+    width, height = round(2 * EDGE + COLUMNS * ADVANCE), BAR + len(typed) * LINE + EDGE
+    title = "\n".join(line.plain for line in [*typed, *fixed])
+    parts = [*_draw_window(width, height, title, theme), f"<style>{_write_tour_rules()}</style>"]
+    for number, lines in enumerate(scenes):
+        parts += [
+            f'<g class="s s{number}" font-family="{FONT}" font-size="{SIZE}" xml:space="preserve" style="white-space:pre">',
+            *_draw_lines(lines, theme),
+            "</g>",
+        ]
+    return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def _split_styles(line: Text) -> Iterator[tuple[int, str, Style]]:
@@ -199,12 +250,7 @@ def draw_screens(folder: Path) -> None:
 
 def draw_pictures() -> dict[Path, str]:
     """Return the SVG of every picture by its path."""
-    svgs = {}
-    for name, command in RUNS.items():
-        output = run(command)
-        for theme, colours in THEMES.items():
-            svgs[PICTURES / f"{name}-{theme}.svg"] = draw_terminal(shlex.join(command), output, colours)
-    return svgs
+    return {PICTURES / f"tour-{theme}.svg": draw_tour(colours) for theme, colours in THEMES.items()}
 
 
 def main() -> int:
