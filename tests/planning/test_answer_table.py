@@ -131,3 +131,11 @@ def test_packed_table_has_an_answer_for_each_driver() -> None:
     without_card = [key for key in table.answer_rows if key[3] == ANY_GPU]
     assert ("linux", "2.21", "2.7", ANY_GPU) in without_card
     assert ("macos", "2.21", "3.11", ANY_GPU) in without_card
+
+
+def test_progress_has_a_count() -> None:
+    calls: list[tuple[int, int, str]] = []
+    build_answer_table(
+        Compat.load(), lambda *progress: calls.append(progress), minors=("2.10", "2.4"), capabilities=("8.6",)
+    )
+    assert calls == [(1, 2, "2.10"), (2, 2, "2.4")]

@@ -191,7 +191,7 @@ def test_requested_python(requested: str, path: str) -> None:
     )  # fmt: skip
     choice = choose(system, requested)
     assert (choice.path, choice.how, choice.lost) == (path, requested, ())
-    assert choice.why.startswith("as asked")
+    assert choice.why.startswith("from --python")
 
 
 @pytest.mark.parametrize(

@@ -126,12 +126,12 @@ def build(
         bool,
         option("Pin the base to the digest that its registry has now; a build always does.", "--pin"),
     ] = False,
-    platform: Annotated[str | None, option("linux/amd64.", metavar="OS/ARCH")] = None,
+    platform: Annotated[str | None, option("The platform: only linux/amd64.", metavar="OS/ARCH")] = None,
     gpu: Gpus = None,
     driver: Driver = None,
     simulate: Simulate = None,
-    anywhere: Annotated[bool, option("For any machine: do not look at this one.", "--anywhere")] = False,
-    no_cache: Annotated[bool, option("Build every step again.", "--no-cache")] = False,
+    anywhere: Annotated[bool, option("Plan for any machine, and ignore this one.", "--anywhere")] = False,
+    no_cache: Annotated[bool, option("Do not use the build cache.", "--no-cache")] = False,
     no_verify: Annotated[bool, option("Do not verify the image.", "--no-verify")] = False,
     push: Annotated[
         bool, option("Push the image to the registry that --tag names, if it passed verification.", "--push")
@@ -159,8 +159,8 @@ def build(
     """Plan, build and verify an image, or print its plan, and return the exit status.
 
     Plans for this machine (or --gpu, --driver, --anywhere), pulls the base, installs pinned and hashed packages,
-    verifies the result. Prints what was created and how to remove it. With --simulate it plans for that card and
-    verifies with a stand-in of it.
+    verifies the result. Prints what was created and how to remove it. With --simulate it plans for that GPU and
+    verifies with a simulated one.
     """
     if check_file is not None:
         from tfdoctor.cli.build_check import check_build_file

@@ -71,12 +71,12 @@ def check(
     against: Annotated[
         Path | None,
         option(
-            "Report what differs from a recorded machine: this one when it still worked, or another one.",
+            "Show the differences from a recording: of this machine when it worked, or of another machine.",
             metavar="RECORDING",
         ),
     ] = None,
     then_fix: Annotated[
-        bool, option("Then do what `tfdoctor fix` does: show the changes, ask, make them.", "--fix")
+        bool, option("Then run `tfdoctor fix`: show the changes, ask, apply them.", "--fix")
     ] = False,
     yes: Yes = False,
     timeout: Timeout = 10.0,
@@ -97,9 +97,9 @@ def check(
     Looks at the driver, the Python environment and the loader, and predicts what TensorFlow will do,
     without importing it. Changes nothing without --fix, and sends nothing.
 
-    Exit status: 0 nothing found, 1 found (--fail-on), 3 if it could not be determined whether TensorFlow will use a
-    GPU and nothing else was found. With --fail-on never it is 0 in all three cases. With --fix, exit status and JSON
-    are those of `tfdoctor fix`.
+    Exit status: 1 if a finding is at least as severe as --fail-on; 3 if there is none, but it could not be determined
+    whether TensorFlow will use a GPU; otherwise 0. With --fail-on never it is always 0. With --fix, exit status and
+    JSON are those of `tfdoctor fix`.
     """
     _check_options(
         deep=deep, recording_path=recording_path, against=against, then_fix=then_fix, yes=yes, fail_on=fail_on

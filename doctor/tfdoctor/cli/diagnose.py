@@ -64,7 +64,7 @@ def diagnose(
         option("Keep reading as the log grows, until Ctrl-C or the end of the pipe.", "--follow", "-f"),
     ] = False,
     host: Annotated[
-        bool, option("The log is from this machine: look here for what the log leaves open.", "--host")
+        bool, option("The log is from this machine: examine it if the log does not show the cause.", "--host")
     ] = False,
     output_format: Annotated[
         Format, option("Print in this format; markdown, for an issue, is redacted.", "--format")

@@ -131,7 +131,7 @@ def install(
     gpu: Gpus = None,
     driver: Driver = None,
     anywhere: Annotated[
-        bool, option("For any card and driver: do not look at this machine's.", "--anywhere")
+        bool, option("Plan for any GPU and driver, and ignore those of this machine.", "--anywhere")
     ] = False,
     recording_path: From = None,
     simulate: Simulate = None,
@@ -154,7 +154,7 @@ def install(
     Plans as `recommend` does, makes a new folder with pinned and hashed packages, NVIDIA's CUDA wheels among them,
     and checks the result. The system's Python is not touched. If interrupted, run the same command again to resume.
 
-    With --simulate it plans for that card, and verifies what was made beside a stand-in of it.
+    With --simulate it plans for that GPU, and verifies the environment with a simulated one.
     """
     if platform.system() != "Linux":
         msg = f"install makes environments on Linux; this is {platform.system()}."

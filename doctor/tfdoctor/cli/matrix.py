@@ -70,7 +70,7 @@ def matrix(
     tf: Annotated[
         str | None,
         option(
-            'Releases: 2.15 (its newest), 2.15.0, ">=2.10,<2.13", latest. One release: its sheet (--all: all of it).',
+            'Releases: 2.15 (its newest), 2.15.0, ">=2.10,<2.13", latest. Of one release, the data sheet is shown.',
             metavar="SPEC",
             autocompletion=completion_values.complete_release,
         ),
@@ -86,7 +86,7 @@ def matrix(
             autocompletion=completion_values.complete_gpu,
         ),
     ] = None,
-    driver: Annotated[str | None, option("Those that run on this driver: 550.54.14.", metavar="V")] = None,
+    driver: Annotated[str | None, option("Releases that run on this driver: 550.54.14.", metavar="V")] = None,
     windows: Annotated[bool, option("Windows wheels and drivers.", "--windows")] = False,
     package: Annotated[str | None, option("Only tensorflow, or only tensorflow-gpu.", metavar="NAME")] = None,
     list_gpus: Annotated[bool, option("List the cards that --gpu knows.", "--list-gpus")] = False,
@@ -191,8 +191,11 @@ def _write_explorer(target: Path, *, force: bool) -> int:
     for matrix_row in matrix_rows:
         rows_by_version.setdefault(matrix_row.release.version, []).append(matrix_row)
     sheets = [make_sheet(compat, version_rows) for version_rows in rows_by_version.values()]
-    with open_progress(quiet=not ERR.is_terminal, animated=False) as display:
-        table = build_answer_table(compat, lambda minor: display.begin_stage(f"What fits TensorFlow {minor}"))
+    with open_progress(quiet=not ERR.is_terminal) as display:
+        table = build_answer_table(
+            compat, lambda number, total, minor: display.begin_step(number, total, f"TensorFlow {minor}")
+        )
+        display.end_step()
     page = make_explorer_html(table, sheets, list_overviews(compat, matrix_rows), as_of=compat.as_of)
     write_file(target, page, force=force, option="--html")
     write_note(

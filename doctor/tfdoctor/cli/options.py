@@ -149,10 +149,10 @@ class Installer(str, enum.Enum):
 
 Html = Annotated[
     Path | None,
-    option("Also write the answer to this file as a page for a browser, redacted.", metavar="FILE"),
+    option("Also write the result to this file as a page for a browser, redacted.", metavar="FILE"),
 ]
 Force = Annotated[bool, option("Replace an existing file.", "--force")]
-Json = Annotated[bool, option("Print JSON, as --format json does.", "--json")]
+Json = Annotated[bool, option("Print JSON.", "--json")]
 Quiet = Annotated[bool, option("Print only the verdict.", "--quiet", "-q")]
 OnlyErrors = Annotated[bool, option("Print only errors.", "--quiet", "-q")]
 FailOnOption = Annotated[FailOn, option("Exit with status 1 if any finding is at least this severe.")]
@@ -172,7 +172,7 @@ Output = Annotated[
 Timeout = Annotated[
     float,
     option(
-        "Stop looking after this many seconds; 10 become up to 60 on a busy machine.",
+        "Limit of the examination in seconds. On a busy machine, 10 becomes up to 60.",
         min=1,
         max=3600,
         metavar="SECONDS",
@@ -190,19 +190,19 @@ Packages = Annotated[
 Gpus = Annotated[
     list[str] | None,
     option(
-        "Plan for this card instead of this machine's; again for each further one.",
+        "Plan for this GPU instead of this machine's. Repeat it for several GPUs.",
         metavar="NAME|CC",
         autocompletion=completion_values.complete_gpu,
     ),
 ]
-Driver = Annotated[str | None, option("For this driver.", metavar="V")]
+Driver = Annotated[str | None, option("Plan for this driver.", metavar="V")]
 SimulatedDriver = Annotated[
-    str | None, option("With --simulate: behind this driver. Default: the newest.", metavar="V")
+    str | None, option("With --simulate: simulate this driver. Default: the newest.", metavar="V")
 ]
 Simulate = Annotated[
     list[str] | None,
     option(
-        "Show TensorFlow a stand-in of this card instead of a GPU.",
+        "Simulate this GPU, so that none is needed.",
         metavar="NAME|CC",
         autocompletion=completion_values.complete_gpu,
     ),

@@ -57,7 +57,7 @@ def recommend(
 ) -> int:
     """Print the releases that work and how to install them, and return the exit status.
 
-    Without --tf: the best one. Changes nothing, and uses no network. Exit status 1 where nothing fits.
+    Without --tf: the best one. Changes nothing, and uses no network. Exit status 1 if nothing fits.
     """
     compat, gpus = Compat.load(), [*(gpu_names or ()), *(gpu or ())]
     host = select_host(compat, gpus=gpus, driver=driver, recording_path=recording_path)

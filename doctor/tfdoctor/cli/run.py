@@ -46,7 +46,7 @@ def run(
     placement: Annotated[
         bool,
         option(
-            "Make TensorFlow log where operations go, and say it at the end; the program stays as it is.",
+            "Make TensorFlow log on which device each operation runs, and show a summary at the end.",
             "--placement",
         ),
     ] = False,

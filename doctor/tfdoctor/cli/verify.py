@@ -69,7 +69,7 @@ def verify(
     devices: Annotated[
         str | None,
         option(
-            "Compute on these GPUs: all, 0,1, a UUID, none; or on the CPU, to test everything else: CPU.",
+            "Compute on these GPUs (all, none, 0,1 or a UUID) or, to test everything else, on the CPU (CPU).",
             metavar="LIST|CPU",
         ),
     ] = None,
@@ -106,11 +106,10 @@ def verify(
     """Verify an image or a Python, print the result and return the exit status.
 
     Starts the image with the GPUs (or uses a Python on this machine) and runs the stages in order; the first
-    that fails is named, with its root cause. The container is removed. Exit status 1 where a stage failed.
+    that fails is named, with its root cause. The container is removed. Exit status 1 if a stage failed.
 
-    With --simulate no GPU is needed: TensorFlow meets a stand-in of that card and driver. That shows whether its
-    libraries are found, whether it registers the card, and whether it has kernels for it; software then computes
-    with these.
+    With --simulate no GPU is needed: the GPU and its driver are simulated. This shows whether the libraries are found,
+    whether TensorFlow registers the GPU, and whether it has kernels for it; they are then computed in software.
     """
     if image is None and python is None:
         raise UsageError(

@@ -133,7 +133,11 @@ def _describe_driver(facts: Facts) -> tuple[Status, Texts]:
     if cuda is None or not cuda.loaded:
         return (
             Status.BAD,
-            (f"{version}, but libcuda.so.1 cannot be opened" if version else "not there: no libcuda.so.1",),
+            (
+                f"{version}, but libcuda.so.1 cannot be opened"
+                if version
+                else "not installed (no libcuda.so.1)",
+            ),
         )
     parts = [version or "version not known"]
     if cuda.version:
@@ -158,12 +162,19 @@ def _split_by_resolution(facts: Facts, names: Sequence[str]) -> tuple[list[str],
     return resolved, missing
 
 
+def _describe_no_need(build: Build | None) -> str:
+    return "not needed without TensorFlow" if build is None else "not needed by this TensorFlow"
+
+
 def _describe_cuda(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
     """Return the status and the texts of the CUDA libraries that TensorFlow needs, without cuDNN."""
     toolkit_versions = sorted({toolkit.version for toolkit in facts.toolkits if toolkit.version})
     toolkit_note = f"; toolkit {', '.join(toolkit_versions)} is installed" if toolkit_versions else ""
     if build is None or not build.has_gpu_code:
-        return Status.UNKNOWN, (f"nothing asks for it{toolkit_note}", "nothing asks for it")
+        return Status.UNKNOWN, (
+            f"not needed by this TensorFlow{toolkit_note}",
+            "not needed by this TensorFlow",
+        )
     required = [name for name in build.required_libraries if not name.startswith("libcudnn")]
     if not required or not isinstance(facts.loader, Known):
         return (
@@ -223,7 +234,7 @@ def _describe_cudnn(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
     )
     loader = value_of(facts.loader)
     if name is None or loader is None:
-        return Status.UNKNOWN, ("nothing asks for it",)
+        return Status.UNKNOWN, (_describe_no_need(build),)
     resolution = loader.find_resolution(name)
     if resolution is None or not resolution.ok:
         missing = resolution.really_missing if resolution is not None else ()

@@ -488,7 +488,7 @@ def _make_misread_findings(context: LogContext, decision: Decision, file_name: s
     if log.has("cuda-not-found") and decision.cause is not Cause.NO_DRIVER and not is_healthy:
         notes.append(
             (
-                "“Could not find cuda drivers” is about libcudart; working drivers print it, too.",
+                "“Could not find cuda drivers” does not mean that the driver is missing, but libcudart, the CUDA runtime.",
                 "cuda-not-found",
             )
         )
@@ -525,16 +525,14 @@ def _make_release_findings(context: LogContext, file_name: str) -> list[Finding]
     if sources.unmatched_line is not None:
         events = [sources.unmatched_line]
         note = (
-            "Not known: no release contains all these source lines. It may be another build (a nightly, a candidate, "
+            "not known. No release contains all these source lines. It may be another build (a nightly, a candidate, "
             "a vendor's), or several."
         )
     elif len(sources.writers) > 1:
         note = "These source lines come from different releases: several TensorFlows wrote this log."
     elif origin.basis == "early" and origin.release is not None:
-        note = (
-            f"TensorFlow {origin.release.minor} has these source lines, and the log is older than it: a candidate or a "
-            "nightly build wrote this."
-        )
+        minor = origin.release.minor
+        note = f"a prerelease of {minor} (it has the source lines of {minor}, and the log is older)."
     elif origin.basis == "rest":
         note = "These source lines and the rest of the log come from different releases: the release is not known."
     elif origin.version is not None and not _has_unique_release(origin):

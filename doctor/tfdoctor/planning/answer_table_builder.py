@@ -61,14 +61,14 @@ _MAX_NUMBER = 10**6
 
 def build_answer_table(
     compat: Compat,
-    on_minor: Callable[[str], None] = lambda _: None,
+    on_minor: Callable[[int, int, str], None] = lambda *_: None,
     *,
     minors: Sequence[str] | None = None,
     capabilities: Sequence[str] | None = None,
 ) -> AnswerTable:
     """Return the answer table, which takes seconds to build.
 
-    `on_minor` is called with each minor before its answers are computed. The table includes only the given
+    `on_minor` is called with (number, count, minor) before the answers of a minor are computed. The table includes only the given
     `minors` and `capabilities`, in their order. None means all.
     """
     releases = list(list_candidates(compat))
@@ -81,8 +81,8 @@ def build_answer_table(
         cards = {capability: cards[capability] for capability in capabilities}
     table = AnswerTable(list_systems(compat), cards, pythons, tuple(minors))
     builder = _TableBuilder(compat, table)
-    for minor in minors:
-        on_minor(minor)
+    for number, minor in enumerate(minors, 1):
+        on_minor(number, len(minors), minor)
         minor_pythons = {
             version for release in releases if release.minor == minor for version in release.linux_pythons
         }

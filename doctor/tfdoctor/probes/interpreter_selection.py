@@ -248,7 +248,7 @@ def _find_requested(system: System, requested: str) -> PythonChoice:
         if path_of_command is None:
             message = f"--python: there is no `{clean_line(requested)}` on PATH."
             raise UsageError(message)
-        return PythonChoice(path_of_command, requested, f"as asked: {clean_line(requested)} on PATH")
+        return PythonChoice(path_of_command, requested, f"from --python: {clean_line(requested)} on PATH")
     path = _make_absolute(system, requested)
     kernel = _find_kernel_file(system, path)
     if kernel is not None:
@@ -256,14 +256,14 @@ def _find_requested(system: System, requested: str) -> PythonChoice:
     if system.is_dir(path):
         return _choose_in_folder(system, requested, path.rstrip("/") or "/")
     if system.exists(path):
-        return PythonChoice(path, requested, "as asked")
+        return PythonChoice(path, requested, "from --python")
     if _get_errno(system, path) == errno.EACCES:
         message = f"--python: {clean_line(requested)} may not be looked at by this user."
         raise UsageError(message, hint="Run tfdoctor as the user whose Python it is.")
     prefix = posixpath.dirname(posixpath.dirname(path))
     if _is_dangling_link(system, path) and is_environment(system, prefix):
         environment = diagnose_environment(system, PYTHON_OPTION, prefix)
-        return PythonChoice(path, requested, "as asked", (environment,))
+        return PythonChoice(path, requested, "from --python", (environment,))
     if _is_dangling_link(system, path):
         target = clean_line(system.realpath(path))
         message = f"--python: {clean_line(requested)} is a link to {target}, which does not exist."
@@ -276,13 +276,13 @@ def _choose_in_folder(system: System, requested: str, path: str) -> PythonChoice
     """Return the choice for a requested folder. Raise UsageError if it is not an environment."""
     python = _find_python(system, path)
     if python is not None:
-        return PythonChoice(python, requested, "as asked")
+        return PythonChoice(python, requested, "from --python")
     unusable_environment = diagnose_environment(system, PYTHON_OPTION, path)
     if unusable_environment.problem == "closed":
         message = f"--python: {clean_line(requested)} may not be looked into by this user."
         raise UsageError(message, hint="Run tfdoctor as the user whose environment it is.")
     if unusable_environment.problem == "base-gone":
-        return PythonChoice(f"{path}/bin/python", requested, "as asked", (unusable_environment,))
+        return PythonChoice(f"{path}/bin/python", requested, "from --python", (unusable_environment,))
     environment_name = next(
         (name for name in ENVIRONMENT_NAMES if _find_python(system, f"{path}/{name}")), None
     )

@@ -61,7 +61,7 @@ __all__ = [
 NAME_COLUMNS = 13
 """The width of an area's name, in columns."""
 UNDO_NOTE = "No root needed. It asks first; --undo reverts everything."
-ROOT_NOTE = "Ask whoever runs this machine: it needs root."
+ROOT_NOTE = "Send this to your administrator: these commands need root."
 MAX_COMMAND_CHARS = 150
 """The largest length, in characters, of a user's command that hints repeat."""
 MIN_WIDE_COLUMNS = 60
@@ -233,9 +233,10 @@ def _print_alternative(out: Page, finding: Finding, check_command: str) -> None:
             for command in remedy.commands
         )
         if is_alternative and not needs_root(remedy):
-            command = _add_option(check_command, "-v")
-            text = f"{capitalize_remedy(remedy.full_text).rstrip('.:')}: {command} shows how"
+            text = f"{capitalize_remedy(remedy.full_text).rstrip('.:')}. This shows how:"
             print_labelled(out, "No root?", shorten_text(text, out.width - LABEL_COLUMNS, 2))
+            command = _add_option(check_command, "-v")
+            print_commands(out, [command], LABEL_COLUMNS, with_continuations=True)
             return
     print_labelled(out, "No root?", ROOT_NOTE)
 

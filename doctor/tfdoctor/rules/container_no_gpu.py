@@ -79,9 +79,9 @@ def check(context: RuleContext) -> Result:
         RULE.make_finding(
             Cause.CONTAINER_NO_GPU,
             Severity.ERROR,
-            "The host has NVIDIA's card or kernel module, and this container was not given "
-            f"{'libcuda.so.1' if has_gpu_nodes(context.facts) else 'it'}.{reason} Nothing inside the container "
-            "can fix that, and no driver belongs in it.",
+            "The host has an NVIDIA GPU or its kernel module, but this container was not given "
+            f"{'libcuda.so.1' if has_gpu_nodes(context.facts) else 'it'}.{reason} You cannot fix this "
+            "from inside the container; do not install a driver in it.",
             title=title,
             evidence=evidence,
             remedies=_build_remedies(context, container_kind, capabilities),

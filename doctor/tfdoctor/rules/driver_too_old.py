@@ -261,7 +261,7 @@ def _build_older_release_remedies(context: RuleContext) -> list[Remedy]:
     # the driver library is newer than the kernel module
     if driver_result is not None and driver_result.init in (35, 36):
         return []
-    return make_best_release_remedies(context.target, "Use {release}, which this driver can run.")
+    return make_best_release_remedies(context.target, "Install {release}, which works with this driver.")
 
 
 RULE = Rule(

@@ -204,7 +204,7 @@ def _explain_value(value: str, devices: tuple[CudaDevice, ...]) -> str:
     if first_entry.startswith("-") and first_entry[1:].isdigit():
         return f"{first_entry} hides every card, and whatever follows it"
     if first_entry == "NoDevFiles":
-        return "a scheduler sets this where a job was given no card"
+        return "a scheduler sets this for a job that requested no GPU"
     if first_entry.startswith(("GPU-", "MIG-")):
         return f"no card here has an identifier that begins with {first_entry}"
     # 18 digits suffice to see that the number is too large; int() refuses very long ones
@@ -227,9 +227,13 @@ def _build_remedies(context: RuleContext) -> list[Remedy]:
         )
     ]
     if scheduler in GPU_REQUEST_COMMANDS:
-        hint = GPU_REQUEST_HINTS.get(scheduler, ": ask for a GPU")
+        hint = GPU_REQUEST_HINTS.get(scheduler, ": request a GPU")
         remedies.insert(
-            0, Remedy(f"This runs under {scheduler}, which sets it{hint}.", GPU_REQUEST_COMMANDS[scheduler])
+            0,
+            Remedy(
+                f"This job runs under {scheduler}, which sets the variable{hint}.",
+                GPU_REQUEST_COMMANDS[scheduler],
+            ),
         )
     return remedies
 

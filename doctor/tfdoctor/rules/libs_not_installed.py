@@ -1,4 +1,4 @@
-"""CUDA libraries that TensorFlow opens are not installed on this machine.
+"""CUDA libraries that TensorFlow needs are not installed on this machine.
 
 What it means
 -------------

@@ -77,7 +77,7 @@ class Cause(str, enum.Enum):
         consequence_words=("no-device", "nvml-missing", "gpu-too-old", "gpu-too-new"),
         log_remedies=(
             Remedy(
-                "Install NVIDIA's driver, then restart. On that machine this names the commands:",
+                "Install NVIDIA's driver, then restart. On that machine, this prints the commands:",
                 ("tfdoctor check",),
                 changes_system=True,
             ),
@@ -192,7 +192,7 @@ class Cause(str, enum.Enum):
     LIBS_NOT_INSTALLED = CauseData(
         "libs-not-installed",
         "A CUDA library that this TensorFlow opens is nowhere on the machine.",
-        finding_title="CUDA libraries that TensorFlow opens are not installed",
+        finding_title="CUDA libraries that TensorFlow needs are not installed",
         finding_code="TFD201",
         allows_registration=False,
         consequence_words=("libs-transitive", "cudnn-missing"),
@@ -399,7 +399,7 @@ class Cause(str, enum.Enum):
         "gpu-too-old",
         "The card's compute capability is below TensorFlow's minimum, or below what the wheel or its "
         "cuDNN has code for.",
-        finding_title="The card is older than this TensorFlow has code for",
+        finding_title="This TensorFlow has no code for a card as old as this one",
         finding_code="TFD110",
         refusal_rank=5,
         log_remedies=(CommonRemedy.RELEASE, CommonRemedy.CHECK),
