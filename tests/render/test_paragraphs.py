@@ -19,8 +19,7 @@ from tfdoctor.render.paragraphs import (
     truncate_text,
 )
 from tfdoctor.render.screen import print_more_commands
-from tfdoctor.render.tables import Text as ProseText
-from tfdoctor.render.tables import get_text
+from tfdoctor.render.tables import ProseText, get_text
 from tfdoctor.render.tables import make_console as rich_page
 
 WORDS = st.lists(st.text("aé✓W. 日本/", max_size=30), max_size=12).map(" ".join)

@@ -532,7 +532,7 @@ def _make_release_findings(context: LogContext, file_name: str) -> list[Finding]
         note = "These source lines come from different releases: several TensorFlows wrote this log."
     elif origin.basis == "early" and origin.release is not None:
         minor = origin.release.minor
-        note = f"a prerelease of {minor} (it has the source lines of {minor}, and the log is older)."
+        note = f"a candidate of {minor} or a nightly build (it has the source lines of {minor}; the log is older)."
     elif origin.basis == "rest":
         note = "These source lines and the rest of the log come from different releases: the release is not known."
     elif origin.version is not None and not _has_unique_release(origin):

@@ -17,7 +17,7 @@ from tfdoctor.diagnosis.explain import choose_next_command
 from tfdoctor.render.json import SCHEMA_VERSION, make_schema_field
 from tfdoctor.render.paragraphs import SCREEN_LINES, Page, format_commands, shorten_text
 from tfdoctor.render.screen import print_more_commands
-from tfdoctor.render.tables import Text, get_text, make_console
+from tfdoctor.render.tables import ProseText, get_text, make_console
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -178,106 +178,116 @@ SHORTENERS = (_drop_related, _drop_detection, _drop_causes, _shorten)
 
 
 def _render_list(explanation: Explanation, width: int) -> Iterable[RenderableType]:
-    yield Text("Rules", style="bold")
-    yield Text("")
+    yield ProseText("Rules", style="bold")
+    yield ProseText("")
     if width < MIN_TABLE_COLUMNS:
         for rule in explanation.rules:
-            yield Text.assemble((rule.code, "bold"), " ", rule.name)
-            yield Padding(Text(rule.title), (0, 0, 0, 2))
+            yield ProseText.assemble((rule.code, "bold"), " ", rule.name)
+            yield Padding(ProseText(rule.title), (0, 0, 0, 2))
     else:
         yield _make_table(
-            [(Text(rule.code, style="bold"), Text(rule.name), Text(rule.title)) for rule in explanation.rules]
+            [
+                (ProseText(rule.code, style="bold"), ProseText(rule.name), ProseText(rule.title))
+                for rule in explanation.rules
+            ]
         )
-    yield Text("")
-    yield Text("Causes", style="bold")
-    yield Text("")
+    yield ProseText("")
+    yield ProseText("Causes", style="bold")
+    yield ProseText("")
     for entry in explanation.causes:
         yield _format_cause_line(entry)
-        yield Padding(Text(entry.meaning), (0, 0, 0, 2))
-    yield Text("")
-    yield Text("For more, type `tfdoctor explain CODE`, or the words of a message instead of the code.")
+        yield Padding(ProseText(entry.meaning), (0, 0, 0, 2))
+    yield ProseText("")
+    yield ProseText("For more, type `tfdoctor explain CODE`, or the words of a message instead of the code.")
 
 
 def _render_details(explanation: Explanation, width: int) -> Iterable[RenderableType]:
     if explanation.meaning:
-        yield Text(explanation.meaning)
-        yield Text("")
+        yield ProseText(explanation.meaning)
+        yield ProseText("")
     if explanation.message_remedies:
-        yield Text("What to do" if not explanation.rules else "What to do about this message", style="bold")
+        yield ProseText(
+            "What to do" if not explanation.rules else "What to do about this message", style="bold"
+        )
         yield from _render_remedies(explanation.message_remedies, width)
-        yield Text("")
+        yield ProseText("")
     if explanation.retired_rule is not None:
         yield from _render_retired(explanation.retired_rule, explanation.rules)
     for rule in explanation.rules:
-        yield Text.assemble((f"{rule.code} {rule.name}", "bold"))
-        yield Text(rule.title)
+        yield ProseText.assemble((f"{rule.code} {rule.name}", "bold"))
+        yield ProseText(rule.title)
         for section in rule.sections:
-            yield Text("")
-            yield Text(section.heading, style="bold")
+            yield ProseText("")
+            yield ProseText(section.heading, style="bold")
             yield from _render_prose(section.text)
-        yield Text("")
+        yield ProseText("")
     if not explanation.rules and len(explanation.causes) == 1:
         entry = explanation.causes[0]
-        yield Text.assemble((f"{entry.cause.data.finding_code} {entry.cause.value}", "bold"))
-        yield Text(entry.cause.data.finding_title)
-        yield Text("")
-        yield Text("What it means", style="bold")
-        yield Text(entry.meaning)
+        yield ProseText.assemble((f"{entry.cause.data.finding_code} {entry.cause.value}", "bold"))
+        yield ProseText(entry.cause.data.finding_title)
+        yield ProseText("")
+        yield ProseText("What it means", style="bold")
+        yield ProseText(entry.meaning)
         if not entry.rule_codes:
-            yield Text("`tfdoctor diagnose` finds it in a log; no check of a machine names it.")
-        yield Text("")
-        yield Text("What to do", style="bold")
+            yield ProseText("`tfdoctor diagnose` finds it in a log; no check of a machine names it.")
+        yield ProseText("")
+        yield ProseText("What to do", style="bold")
         yield from _render_remedies(entry.remedies, width)
     elif not explanation.causes and any(rule.has_all_causes for rule in explanation.rules):
-        yield Text("Causes", style="bold")
-        yield Text("Any: the data names it.")
+        yield ProseText("Causes", style="bold")
+        yield ProseText("Any: the data names it.")
     elif explanation.causes:
-        yield Text("Cause" if len(explanation.causes) == 1 else "Causes", style="bold")
+        yield ProseText("Cause" if len(explanation.causes) == 1 else "Causes", style="bold")
         for entry in explanation.causes:
-            yield Text(entry.cause.value)
-            yield Padding(Text(entry.meaning), (0, 0, 0, 2))
+            yield ProseText(entry.cause.value)
+            yield Padding(ProseText(entry.meaning), (0, 0, 0, 2))
     if explanation.related_rules:
-        yield Text("")
+        yield ProseText("")
         is_single = len(explanation.causes) == 1
         heading = "Rules" if not explanation.rules else "Other rules"
-        yield Text(
+        yield ProseText(
             f"{heading} that can name {'this cause' if is_single else 'one of these causes'}", style="bold"
         )
         if width < MIN_TABLE_COLUMNS:
             for rule in explanation.related_rules:
-                yield Text(f"{rule.code} {rule.name}")
+                yield ProseText(f"{rule.code} {rule.name}")
         else:
             yield _make_table(
-                [(Text(rule.code), Text(rule.name), Text(rule.title)) for rule in explanation.related_rules]
+                [
+                    (ProseText(rule.code), ProseText(rule.name), ProseText(rule.title))
+                    for rule in explanation.related_rules
+                ]
             )
 
 
 def _render_remedies(remedies: Sequence[Remedy], width: int) -> Iterable[RenderableType]:
     for remedy in remedies:
-        yield Text(upper_first(remedy.text.removeprefix("Or ")))
+        yield ProseText(upper_first(remedy.text.removeprefix("Or ")))
         for line in format_commands(remedy.commands, 4, width):
-            yield Text(line, style="bold", no_wrap=True, overflow="ignore")
+            yield ProseText(line, style="bold", no_wrap=True, overflow="ignore")
     if not remedies:
-        yield Text("Nothing.")
+        yield ProseText("Nothing.")
 
 
 def _render_retired(retired: RetiredRule, replacements: Sequence[RuleEntry]) -> Iterable[RenderableType]:
     """Yield the entry for a retired rule, which names the rules that replace it."""
-    yield Text.assemble((f"{retired.code} {retired.name}", "bold"), f" was retired in {retired.removed_in}")
-    yield Text(retired.title)
-    yield Text("")
+    yield ProseText.assemble(
+        (f"{retired.code} {retired.name}", "bold"), f" was retired in {retired.removed_in}"
+    )
+    yield ProseText(retired.title)
+    yield ProseText("")
     codes = " and ".join(rule.code for rule in replacements)
     replacement_note = f" {codes} {'tell' if len(replacements) > 1 else 'tells'} it now."
-    yield Text(retired.reason + (replacement_note if replacements else " Nothing reports it now."))
-    yield Text("")
+    yield ProseText(retired.reason + (replacement_note if replacements else " Nothing reports it now."))
+    yield ProseText("")
 
 
 def _format_cause_line(entry: CauseEntry) -> RichText:
     codes = f" ({', '.join(entry.rule_codes)})" if entry.rule_codes else ""
-    return Text.assemble((entry.cause.value, "bold"), codes)
+    return ProseText.assemble((entry.cause.value, "bold"), codes)
 
 
-def _make_table(rows: Iterable[tuple[Text, Text, Text]]) -> Table:
+def _make_table(rows: Iterable[tuple[RichText, RichText, RichText]]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
@@ -294,7 +304,7 @@ def _render_prose(text: str) -> Iterable[RenderableType]:
     """
     for number, paragraph in enumerate(text.split("\n\n")):
         if number:
-            yield Text("")
+            yield ProseText("")
         for line in _join_lines(paragraph):
             indent = len(line) - len(line.lstrip())
             bullet_width = 2 if line.lstrip().startswith(("* ", "- ")) else 0
@@ -302,10 +312,10 @@ def _render_prose(text: str) -> Iterable[RenderableType]:
                 grid = Table.grid()
                 grid.add_column(width=bullet_width, no_wrap=True)
                 grid.add_column(ratio=1)
-                grid.add_row(Text("*"), Text(line.lstrip()[2:]))
+                grid.add_row(ProseText("*"), ProseText(line.lstrip()[2:]))
                 yield Padding(grid, (0, 0, 0, indent))
             else:
-                yield Padding(Text(line.lstrip()), (0, 0, 0, indent))
+                yield Padding(ProseText(line.lstrip()), (0, 0, 0, indent))
 
 
 def _join_lines(paragraph: str) -> list[str]:

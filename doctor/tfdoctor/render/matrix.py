@@ -23,7 +23,7 @@ from tfdoctor.render.paragraphs import (
 )
 from tfdoctor.render.paragraphs import Text as Line  # Rich's Text is used for tables
 from tfdoctor.render.screen import format_count, print_more_commands
-from tfdoctor.render.tables import Text, get_text, make_console
+from tfdoctor.render.tables import ProseText, get_text, make_console
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,9 +43,9 @@ MIN_WIDE_TABLE_COLUMNS = 124
 MAX_PROSE_COLUMNS = 100
 """The largest width of prose, in columns."""
 MARKS = {
-    "error": (Text("✗ ", style="bold red"), "✗"),
-    "warning": (Text("! ", style="yellow"), "!"),
-    "info": (Text("– "), "–"),
+    "error": (ProseText("✗ ", style="bold red"), "✗"),
+    "warning": (ProseText("! ", style="yellow"), "!"),
+    "info": (ProseText("– "), "–"),
 }
 """(styled mark for Rich, plain mark) for each severity."""
 SEVERITY_ORDER = ("error", "warning", "info")
@@ -139,7 +139,7 @@ def render_rows(
         gpu_groups, other_groups = gpu_groups[:MAX_TABLE_ROWS], []
     gpu_requested = any(row.code_kind is not None for row in rows)
     if note:
-        out.print(Text(note))
+        out.print(ProseText(note))
         out.print()
     if gpu_groups:
         if width < MIN_TABLE_COLUMNS:
@@ -157,8 +157,8 @@ def render_rows(
         if gpu_groups:
             out.print()
         system_text = " on Windows" if for_windows else ""
-        heading = Text(f"Without GPU code{system_text}: ", style="bold")
-        out.print(heading.append_text(Text(_format_packages(other_groups), style="")))
+        heading = ProseText(f"Without GPU code{system_text}: ", style="bold")
+        out.print(heading.append_text(ProseText(_format_packages(other_groups), style="")))
     out.print()
     _print_legend(
         out,
@@ -167,10 +167,10 @@ def render_rows(
         wide=not MIN_TABLE_COLUMNS <= width < MIN_WIDE_TABLE_COLUMNS,
     )
     count_text = f"{len(rows)} release{'s' if len(rows) != 1 else ''}, as of {as_of}."
-    out.print(Text(f"{count_text} `tfdoctor matrix --tf VERSION` shows one."))
+    out.print(ProseText(f"{count_text} `tfdoctor matrix --tf VERSION` shows one."))
     if older_groups:
         older_range = f"{older_groups[0].versions[0]} to {older_groups[-1].versions[-1]}"
-        out.print(Text(f"The older ones, {older_range}: `tfdoctor matrix --all`."))
+        out.print(ProseText(f"The older ones, {older_range}: `tfdoctor matrix --all`."))
     return get_text(out)
 
 
@@ -255,7 +255,7 @@ def render_gpus(gpus: Sequence[Gpu], *, width: int = 80, colour: bool = False) -
     out = make_console(width, coloured=colour)
     for capability in dict.fromkeys(gpu.capability for gpu in gpus):
         names = dict.fromkeys(gpu.name for gpu in gpus if gpu.capability == capability)
-        _print_entry(out, Text(f"{capability:5}", style="bold"), ", ".join(names))
+        _print_entry(out, ProseText(f"{capability:5}", style="bold"), ", ".join(names))
     return get_text(out)
 
 
@@ -307,7 +307,7 @@ def _make_table(groups: Sequence[MatrixGroup], *, gpu_requested: bool, windows: 
         if wide:
             cells.insert(1, " / ".join(name.replace("tensorflow-gpu", "-gpu") for name in group.packages))
             cells += ["" if windows else release.glibc or "?", _count_errors(row)]
-        table.add_row(*(Text(cell) for cell in cells))
+        table.add_row(*(ProseText(cell) for cell in cells))
     return table
 
 
@@ -318,7 +318,7 @@ def _print_paragraphs(
         row = group.newest_row
         release = row.release
         pythons, driver = _get_system_values(row, windows)
-        out.print(Text(_format_versions(group, with_suffix=True), style="bold"))
+        out.print(ProseText(_format_versions(group, with_suffix=True), style="bold"))
         parts = [
             f"Python {pythons}",
             f"CUDA {release.cuda or '?'}",
@@ -328,7 +328,7 @@ def _print_paragraphs(
         ]
         if gpu_requested:
             parts.append(f"your GPU: {CODE_TEXTS[row.code_kind or 'unknown']}")
-        out.print(Padding(Text(", ".join(parts)), (0, 0, 0, 2)))
+        out.print(Padding(ProseText(", ".join(parts)), (0, 0, 0, 2)))
 
 
 def _print_legend(out: Console, groups: Sequence[MatrixGroup], *, gpu_requested: bool, wide: bool) -> None:
@@ -347,7 +347,7 @@ def _print_legend(out: Console, groups: Sequence[MatrixGroup], *, gpu_requested:
     if gpu_requested:
         lines.append("your GPU: slow first start = compiled at the first use; in part = some kernels fail")
     for line in lines:
-        out.print(Text(line))
+        out.print(ProseText(line))
 
 
 def _format_packages(groups: Iterable[MatrixGroup]) -> str:
@@ -407,34 +407,36 @@ def render_sheet(
     """Return the complete data sheet of a release, at most `width` columns wide. Commands are not wrapped."""
     out = make_console(min(width, MAX_PROSE_COLUMNS), coloured=colour)
     release = sheet.main_row.release
-    out.print(Text(f"{release.package} {release.version}", style="bold").append(_describe_sheet(sheet)))
+    out.print(ProseText(f"{release.package} {release.version}", style="bold").append(_describe_sheet(sheet)))
     for other_row in sheet.other_rows:
-        out.print(Text(_describe_other(sheet.main_row, other_row)))
+        out.print(ProseText(_describe_other(sheet.main_row, other_row)))
     if note:
-        out.print(Text(note))
+        out.print(ProseText(note))
     if sheet.main_row.code_kind is not None:
-        out.print(Text(_describe_code(sheet.main_row)))
+        out.print(ProseText(_describe_code(sheet.main_row)))
     _print_heading(out, "What it needs")
     widest = max(len(name) for name, _ in sheet.requirements)
     for name, text in sheet.requirements:
-        _print_entry(out, Text(name.ljust(widest + 2)), text)
+        _print_entry(out, ProseText(name.ljust(widest + 2)), text)
     _print_heading(out, "What has gone wrong with it")
     if not sheet.main_row.problems:
-        out.print(Text("Nothing is known."))
+        out.print(ProseText("Nothing is known."))
     for problem in _sort_problems(sheet.main_row.problems):
         styled_mark, _ = MARKS[problem.severity]
-        _print_entry(out, styled_mark + Text(f"{get_problem_code(problem)}  ", style="bold"), problem.title)
+        _print_entry(
+            out, styled_mark + ProseText(f"{get_problem_code(problem)}  ", style="bold"), problem.title
+        )
         for line in _iter_details(problem):
-            _print_entry(out, Text("          "), line)
+            _print_entry(out, ProseText("          "), line)
     _print_heading(out, "How to install it")
     for number, remedy in enumerate(sheet.remedies):
         if number:
             out.print()
-        out.print(Text(remedy.text))
+        out.print(ProseText(remedy.text))
         for line in format_commands(remedy.commands, 4):
-            out.print(Text(line, style="bold"), no_wrap=True, overflow="ignore", crop=False)
+            out.print(ProseText(line, style="bold"), no_wrap=True, overflow="ignore", crop=False)
     out.print()
-    out.print(Text(f"{_describe_evidence(sheet)} As of {as_of}."))
+    out.print(ProseText(f"{_describe_evidence(sheet)} As of {as_of}."))
     return get_text(out)
 
 
@@ -534,7 +536,7 @@ def _list_main_problems(sheet: ReleaseSheet) -> list[Problem]:
 
 def _print_heading(out: Console, text: str) -> None:
     out.print()
-    out.print(Text(text, style="bold"))
+    out.print(ProseText(text, style="bold"))
 
 
 def _print_entry(out: Console, label: RichText, text: str) -> None:
@@ -543,15 +545,15 @@ def _print_entry(out: Console, label: RichText, text: str) -> None:
     On a narrow terminal, the label is on a line of its own.
     """
     if out.width - len(label) < 24:
-        heading = Text(label.plain.rstrip(), style=label.style)
+        heading = ProseText(label.plain.rstrip(), style=label.style)
         if heading.plain:
             out.print(heading)
-        out.print(Padding(Text(text), (0, 0, 0, 2)))
+        out.print(Padding(ProseText(text), (0, 0, 0, 2)))
         return
     table = Table.grid()
     table.add_column(width=len(label), no_wrap=True)
     table.add_column(ratio=1)
-    table.add_row(label, Text(text))
+    table.add_row(label, ProseText(text))
     out.print(table)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text as RichText
 
-__all__ = ["Text", "get_text", "make_console"]
+__all__ = ["ProseText", "get_text", "make_console"]
 
 _CODE = re.compile(r"`[^`\n]{1,38}`")
 """Matches code in backticks that fits in a line of a narrow terminal."""
@@ -17,7 +17,7 @@ _CODE_SPACE = "\ue000"
 """Stands for a space in code while Rich wraps lines, because a command that is broken cannot be copied."""
 
 
-class Text(RichText):
+class ProseText(RichText):
     """A text that is wrapped between words, but not in code in backticks."""
 
     def __init__(self, text: str = "", style: Any = "", **settings: Any) -> None:
