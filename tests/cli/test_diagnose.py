@@ -27,6 +27,7 @@ SCHEMA: dict[str, Any] = json.loads(
         encoding="utf-8"
     )
 )
+LOGS = Path(__file__).resolve().parents[1] / "logs"
 LOG = (
     "W tensorflow/stream_executor/platform/default/dso_loader.cc:60] Could not load dynamic library "
     "'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot open shared object file: No such file or directory; "
@@ -261,3 +262,21 @@ def test_progress_is_shown_at_terminals_only(tmp_path: Path, quiet: bool) -> Non
     assert bool(re.search(rb"\d%", terminal_output)) is not quiet
     if not quiet:
         assert terminal_output.rstrip().endswith(b"\x1b[2K")  # the progress line was removed
+
+
+def test_aborted_program_is_an_error() -> None:
+    """The cause is not known, but the exit status must not say that nothing was found."""
+    status, out, _ = tfdoctor(str(LOGS / "computing" / "2.20.0-ecc.log"))
+    assert status == 1
+    assert out.startswith("✗ The GPU was registered and worked until one of its kernels was aborted.")
+
+
+def test_missing_libraries_have_a_reason() -> None:
+    """The first reason is why they are missing, and not that a card is not registered."""
+    status, out, _ = tfdoctor(str(LOGS / "lab" / "1.14.0-all-missing.log"))
+    assert status == 1
+    words = " ".join(out.split())
+    assert (
+        "Why TensorFlow 1.14 needs CUDA 10.0 and cuDNN 7.3. `pip install` of this TensorFlow does not"
+        in words
+    )

@@ -139,3 +139,10 @@ def test_every_schema_is_listed() -> None:
     page = (ROOT / "docs" / "schemas.md").read_text(encoding="utf-8")
     for path in (ROOT / "docs" / "schemas").glob("*.json"):
         assert f"(schemas/{path.name})" in page
+
+
+def test_page_about_pods_shows_no_command_of_docker() -> None:
+    page = (ROOT / "docs" / "situations" / "kubernetes.md").read_text(encoding="utf-8")
+    assert "docker run" not in page
+    assert "kubectl set env" in page
+    assert "limits: {nvidia.com/gpu: 1}" in page

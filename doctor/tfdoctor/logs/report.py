@@ -488,7 +488,7 @@ def _make_misread_findings(context: LogContext, decision: Decision, file_name: s
     if log.has("cuda-not-found") and decision.cause is not Cause.NO_DRIVER and not is_healthy:
         notes.append(
             (
-                "“Could not find cuda drivers” does not mean that the driver is missing, but libcudart, the CUDA runtime.",
+                "“Could not find cuda drivers” means libcudart, not the driver.",
                 "cuda-not-found",
             )
         )

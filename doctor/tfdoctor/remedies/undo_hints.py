@@ -13,7 +13,7 @@ __all__ = ["READ_ONLY_TEXT", "describe_undo", "describe_undo_with_root_note", "n
 READ_ONLY_TEXT = "Read-only."
 """The hint for a remedy whose commands change nothing."""
 _REMOVE_FOLDER = "Undo: remove the new folder; nothing else changes."
-_PACKAGE_MANAGER = "Undo: with the same package manager."
+_PACKAGE_MANAGER = "To undo it, use the same package manager."
 _UNTIL_RESTART = "It lasts until the machine restarts."
 _UNDO_HINTS: tuple[tuple[str, str], ...] = (
     (r"tfdoctor fix\b", "It asks first; --undo reverts everything."),
@@ -23,6 +23,7 @@ _UNDO_HINTS: tuple[tuple[str, str], ...] = (
     (r"docker restart", "What runs in the container ends; its files stay."),
     (r"nvidia-smi .*(?:-r\b|--gpu-reset)", "This cannot be undone: what the card's memory holds is lost."),
     (r"nvidia-uninstall", "Undo: run NVIDIA's installer again."),
+    (r"kubectl set env", "Undo: the command with a hyphen in place of the `=` and its value."),
     (r"docker context use", "Undo: the same command with the old context."),
     (r"kill|fuser -k", "This cannot be undone: what the program has not saved is lost."),
     (r"\S*python\S* -m pip|\S*pip3? ", "To undo it later, save `pip freeze` first."),
@@ -61,7 +62,7 @@ _UNDO_HINTS: tuple[tuple[str, str], ...] = (
 _READ_ONLY_COMMAND = re.compile(
     r"(?:time )?(?:tfdoctor (?:check|explain|recommend|matrix|diagnose|verify)|tail|head|cat|ls|ldd|grep|namei|findmnt|"
     r"type|file|stat|dmesg|journalctl|lspci|lsof|fuser -v|scontrol|sinfo|"
-    r"nvidia-container-cli |nvidia-smi(?! .*(?:-c |-cgi|-pm|-r\b|--gpu-reset))|"
+    r"kubectl (?:describe|get|logs)|nvidia-container-cli |nvidia-smi(?! .*(?:-c |-cgi|-pm|-r\b|--gpu-reset))|"
     r"docker (?:info|logs|context ls)|conda (?:env )?list|python3 -m json\.tool|dpkg -S|snap logs|nvcc|id\b|ps\b|"
     r"systemctl status|nvidia-ctk cdi list|wsl(?:\.exe)? --version|\S*python\S* (?:-S )?-c |ulimit|env\b|echo [^|>]*$)"
 )

@@ -118,7 +118,7 @@ def _print_report(out: Page, report: Report, fix: FixOffer | None, check_command
     _print_failed_checks(out, report)
     _print_observed(out, report)
     out.print()
-    _print_footer(out, report, fix, check_command)
+    _print_footer(out, report, fix, check_command, is_short=level >= NO_EMPTY_LINES)
 
 
 def find_main_offer(report: Report, offer: FixOffer | None) -> FixOffer | None:
@@ -201,7 +201,8 @@ def print_main_remedy(
                 "By hand",
                 shorten_text(capitalize_remedy(fix_remedy.by_hand), out.width - LABEL_COLUMNS, 2),
             )
-            print_labelled(out, "", f"What to type for that: {check_command} -v")
+            label = Text(f"{'':{LABEL_COLUMNS}}What to type for that: ")
+            print_command_after(out, label, _add_option(check_command, "-v"))
         return
     if not finding.remedies:
         return
@@ -216,16 +217,16 @@ def print_main_remedy(
     if is_short and len(lines_of_commands) > MAX_TEXT_LINES + 1:
         commands = select_commands(commands, LABEL_COLUMNS, out.width, MAX_TEXT_LINES)
         print_commands(out, commands, LABEL_COLUMNS, style="bold", with_continuations=True)
-        print_labelled(out, "", f"The rest: {_add_option(check_command, '-v')}")
+        print_command_after(out, Text(f"{'':{LABEL_COLUMNS}}The rest: "), _add_option(check_command, "-v"))
     else:
         print_commands(out, commands, LABEL_COLUMNS, style="bold", with_continuations=True)
     if undo_text := describe_undo_with_root_note(first_remedy):
         print_labelled(out, "", undo_text)
     if needs_root(first_remedy):
-        _print_alternative(out, finding, check_command)
+        _print_alternative(out, finding)
 
 
-def _print_alternative(out: Page, finding: Finding, check_command: str) -> None:
+def _print_alternative(out: Page, finding: Finding) -> None:
     """Print the first other remedy that needs no root, or else the advice to ask an administrator."""
     for remedy in finding.remedies[1:]:
         is_alternative = any(
@@ -233,10 +234,8 @@ def _print_alternative(out: Page, finding: Finding, check_command: str) -> None:
             for command in remedy.commands
         )
         if is_alternative and not needs_root(remedy):
-            text = f"{capitalize_remedy(remedy.full_text).rstrip('.:')}. This shows how:"
+            text = f"{capitalize_remedy(remedy.full_text).rstrip('.:')} (-v shows how)."
             print_labelled(out, "No root?", shorten_text(text, out.width - LABEL_COLUMNS, 2))
-            command = _add_option(check_command, "-v")
-            print_commands(out, [command], LABEL_COLUMNS, with_continuations=True)
             return
     print_labelled(out, "No root?", ROOT_NOTE)
 
@@ -362,7 +361,9 @@ def format_count(count: int, word: str, plural: str = "") -> str:
     return f"{count} {word if count == 1 else plural or f'{word}s'}"
 
 
-def _print_footer(out: Page, report: Report, fix: FixOffer | None, check_command: str) -> None:
+def _print_footer(
+    out: Page, report: Report, fix: FixOffer | None, check_command: str, *, is_short: bool
+) -> None:
     """Print the number of findings, and the commands that show more."""
     counts = report.count_outcomes()
     error_count = sum(finding.severity is Severity.ERROR for finding in report.findings)
@@ -400,7 +401,8 @@ def _print_footer(out: Page, report: Report, fix: FixOffer | None, check_command
             [(fix.command, "")],
         )
     verbose_command = (_add_option(check_command, "-v"), join_words(hidden_parts))
-    print_more_commands(out, "More", [(f"tfdoctor explain {main_finding.code}", ""), verbose_command])
+    explain_command = (f"tfdoctor explain {main_finding.code}", "")
+    print_more_commands(out, "More", [*([] if is_short else [explain_command]), verbose_command])
 
 
 def _add_option(command: str, option: str) -> str:
