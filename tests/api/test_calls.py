@@ -213,7 +213,8 @@ def compare_fields(hint: Any, schema: dict[str, Any], root: dict[str, Any], path
     names: dict[str, dict[str, Any]] = {}
     for alternative in alternatives:
         names.update(alternative.get("properties", {}))
-    assert fields.keys() == names.keys() - {"against", "differences", "simulated"}, path
+    options_only = {"against", "differences", "ignored", "settings_file", "simulated"}
+    assert fields.keys() == names.keys() - options_only, path
     return sum(compare_fields(kind, names[name], root, f"{path}.{name}") for name, kind in fields.items())
 
 

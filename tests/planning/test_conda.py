@@ -18,12 +18,14 @@ from tfdoctor.prediction.fit.models import Host
     "version", ["1.13.2", "1.14.0", "1.15.0", "2.0.4", "2.1.4", "2.2.3", "2.3.4", "2.4.4"]
 )
 def test_old_releases_have_a_conda_option(version: str) -> None:
-    """It comes after the tested options, and says that it is untested."""
+    """It comes after the tested options, and says that it is only partly tested."""
     answer = recommend_for(version)
     option = find_option(answer, Recipe.CONDA_CUDA)
     assert answer.options[0].recipe is not Recipe.CONDA_CUDA
     assert option.serious_count > answer.options[0].serious_count
-    assert any("this recipe is untested" in caveat.text for caveat in option.caveats)
+    assert any(
+        "partly tested: the versions of the conda-forge packages" in caveat.text for caveat in option.caveats
+    )
     assert option.conda_cuda is not None
     assert option.conda_cuda.packages == (
         f"cudatoolkit={versions.major_minor(option.release.cuda or '')}",
