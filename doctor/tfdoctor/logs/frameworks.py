@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = [
     "FRAMEWORK_NAMES",
     "MACHINE_CAUSES",
-    "_find_only_framework",
     "has_tensorflow_text",
     "separate_frameworks",
 ]
