@@ -16,6 +16,7 @@ from tfdoctor.core.errors import UsageError
 from tfdoctor.core.facts.python import PYTHON_OPTION, OtherPython, PythonChoice, UnusableEnvironment
 from tfdoctor.core.text import clean_line
 from tfdoctor.probes.files import list_names, load_text
+from tfdoctor.system import INTERPRETER_PATHS
 from tfdoctor.system.payloads import make_payload_variables
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     from tfdoctor.system import System
 
-INTERPRETER_PATHS = ("bin/python", "bin/python3", "python.exe", "Scripts/python.exe")
-"""The paths of an interpreter in the folder of an environment."""
 ACTIVE_VARIABLES = {
     "VIRTUAL_ENV": "the active virtual environment",
     "CONDA_PREFIX": "the active conda environment",

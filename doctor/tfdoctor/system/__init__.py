@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tfdoctor.system.result import CommandResult, Failure
 
 __all__ = [
+    "INTERPRETER_PATHS",
     "CommandResult",
     "ElfError",
     "ElfFile",
@@ -41,6 +42,8 @@ MODULE_BY_NAME = {
     "RecordingSystem": "recording",
 }
 """The module of each class."""
+INTERPRETER_PATHS = ("bin/python", "bin/python3", "python.exe", "Scripts/python.exe")
+"""The paths of an interpreter in the folder of an environment."""
 
 
 class System(Protocol):

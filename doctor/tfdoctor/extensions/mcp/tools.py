@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.core.records import dataclass
-from tfdoctor.probes.interpreter_selection import INTERPRETER_PATHS
 from tfdoctor.remedies.tools import Tool
+from tfdoctor.system import INTERPRETER_PATHS
 from tfdoctor.system.archive import DEMO_PREFIX, DEMOS
 
 if TYPE_CHECKING:
