@@ -42,12 +42,18 @@ NO_VERB = frozenset(
 
 
 @functools.cache
+def parse_package() -> dict[Path, ast.Module]:
+    """Return the tree of every module of the package, which takes seconds."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
+
+
+@functools.cache
 def list_functions() -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """Return the place and the node of every function of the package that is not a property."""
     return [
         (f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}", node)
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path, tree in parse_package().items()
+        for node in ast.walk(tree)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not is_property(node)
     ]
 
@@ -117,8 +123,8 @@ def test_docstrings_describe_existing_parameters() -> None:
 def test_class_names_are_unique() -> None:
     names = Counter(
         node.name
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for tree in parse_package().values()
+        for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
     )
     assert {name for name, count in names.items() if count > 1} <= CLASSES_TWICE

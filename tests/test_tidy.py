@@ -163,14 +163,7 @@ MAY_NAME_CODES = ("doctor/tfdoctor/rules/", "doctor/tfdoctor/images/checks/", "d
 
 def find_codes(path: Path) -> list[str]:
     """Return the strings of a module that are codes, or the beginning of one."""
-    tree = parse_module(path)
-    return [
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and re.fullmatch(r"TFD\d+", node.value)
-    ]
+    return re.findall(r"[\"'](TFD\d+)[\"']", path.read_text(encoding="utf-8"))
 
 
 def test_codes_appear_only_in_their_rules() -> None:
@@ -192,7 +185,7 @@ def test_only_examine_imports_the_probes() -> None:
     known: dict[str, list[str]] = {}
     for path in modules():
         name = relative(path)
-        if not name.startswith("doctor/tfdoctor/"):
+        if not name.startswith("doctor/tfdoctor/") or not re.search("probes|diagnosis", path.read_text()):
             continue
         tree = parse_module(path)
         named = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
@@ -451,7 +444,7 @@ def test_every_module_has_a_docstring() -> None:
         text = path.read_text(encoding="utf-8")
         # The payload starts with a comment: other interpreters read it, none of them its docstring.
         commented = path.parent.name == "payload" and text.startswith("# ")
-        if text and not commented and not ast.get_docstring(parse_module(path)):
+        if text and not commented and not re.match(r'(?:#.*\n|\s)*r?"""', text):
             undocumented.append(relative(path))
     assert not undocumented
 
