@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import venv
 from typing import TYPE_CHECKING
@@ -53,42 +52,6 @@ def make_system(tmp_path: Path, shell: Path, **variables: str) -> LiveSystem:
     return LiveSystem(env={"PATH": str(shell), **variables}, cwd=str(work))
 
 
-def test_active_environment_is_chosen(tmp_path: Path, shell: Path) -> None:
-    env = make_environment(tmp_path / "env", shell / "python3")
-    choice = choose_python(make_system(tmp_path, shell, VIRTUAL_ENV=str(env)), None)
-    assert (choice.path, choice.how, choice.lost) == (f"{env}/bin/python", "$VIRTUAL_ENV", ())
-    assert choice.why == "the active virtual environment"
-
-
-def test_other_python_on_path_is_reported(tmp_path: Path, shell: Path) -> None:
-    """With a stale VIRTUAL_ENV, the program will run in another Python than the examined one."""
-    env = make_environment(tmp_path / "env", shell / "python3")
-    assert (
-        choose_python(make_system(tmp_path, shell, VIRTUAL_ENV=str(env)), None).on_path == f"{shell}/python3"
-    )
-    linked = tmp_path / "linked"
-    linked.symlink_to(env)
-    for first in (env, linked):  # a link to the same environment counts as the same
-        choice = choose_python(
-            make_system(tmp_path, shell, VIRTUAL_ENV=str(env), PATH=f"{first}/bin:{shell}"), None
-        )
-        assert choice.on_path == ""
-    shims = make_program(
-        tmp_path / "pyenv/shims/python"
-    ).parent  # the shims run the environments in pyenv/versions
-    pyenv_env = make_environment(tmp_path / "pyenv/versions/own", shell / "python3")
-    for active, on_path in ((env, f"{shims}/python"), (pyenv_env, "")):
-        system = make_system(tmp_path, shell, VIRTUAL_ENV=str(active), PATH=f"{shims}:{shell}")
-        assert choose_python(system, None).on_path == on_path
-    without_python = make_program(tmp_path / "bin/ls").parent
-    assert (
-        choose_python(
-            make_system(tmp_path, shell, VIRTUAL_ENV=str(env), PATH=str(without_python)), None
-        ).on_path
-        == ""
-    )
-
-
 @pytest.mark.parametrize("told", ["activate", "command"])
 def test_moved_environment_is_found(tmp_path: Path, shell: Path, told: str) -> None:
     old, new = make_environment(tmp_path / "old", shell / "python3"), tmp_path / "new"
@@ -99,32 +62,6 @@ def test_moved_environment_is_found(tmp_path: Path, shell: Path, told: str) -> N
     make_environment(tmp_path / "another", shell / "python3")
     choice = choose_python(make_system(tmp_path, shell, VIRTUAL_ENV=str(old)), None)
     assert choice.lost[0].moved_to == (str(new),)
-
-
-def test_environment_with_deleted_base_python(tmp_path: Path, shell: Path) -> None:
-    base = make_program(tmp_path / "opt/bin/python3.9")
-    env = make_environment(tmp_path / "env", base)
-    base.unlink()
-    system = make_system(tmp_path, shell, VIRTUAL_ENV=str(env))
-    missing = choose_python(system, None).lost[0]
-    assert (missing.problem, missing.target, missing.version, missing.successor) == (
-        "base-gone",
-        str(base),
-        "3.9.2",
-        None,
-    )
-    make_program(shell / "python3.9")
-    for requested in (str(env), f"{env}/bin/python"):
-        choice = choose_python(system, requested)
-        assert choice.path == f"{env}/bin/python"
-        assert [(item.variable, item.problem) for item in choice.lost] == [("--python", "base-gone")]
-        assert choice.lost[0].successor == f"{shell}/python3.9"
-
-
-def test_uvx_environment_of_tfdoctor_is_skipped(tmp_path: Path, shell: Path) -> None:
-    uvx_bin = make_program(tmp_path / "cache/uv/archive-v0/AVYZ-bSU0MlVqI4s/bin/python3").parent
-    choice = choose_python(make_system(tmp_path, shell, PATH=f"{uvx_bin}:{shell}:/usr/bin:/bin"), None)
-    assert choice.path == f"{shell}/python3"
 
 
 # ---------------------------------------------------------------- the Python that `python` starts
@@ -187,22 +124,6 @@ def test_environment_of_a_project_is_named_and_not_run(
 # ---------------------------------------------------------------- Jupyter
 
 
-# ---------------------------------------------------------------- other Pythons with TensorFlow
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may look everywhere")
-def test_unreadable_environment_is_not_missing(tmp_path: Path, shell: Path) -> None:
-    env = make_environment(tmp_path / "closed/env", shell / "python3")
-    env.parent.chmod(0)
-    try:
-        assert (
-            choose_python(make_system(tmp_path, shell, VIRTUAL_ENV=str(env)), None).lost[0].problem
-            == "closed"
-        )
-    finally:
-        env.parent.chmod(0o755)
-
-
 def test_variables_of_a_kernel_are_used(tmp_path: Path) -> None:
     """They affect the kernel's Python: CUDA_VISIBLE_DEVICES=-1 hides every GPU from it."""
     folder = tmp_path / "kernels" / "tf"
@@ -214,17 +135,3 @@ def test_variables_of_a_kernel_are_used(tmp_path: Path) -> None:
         assert read_kernel_variables(LiveSystem(), str(requested)) == {"CUDA_VISIBLE_DEVICES": "-1"}
     for other in (str(tmp_path), sys.executable, "/nowhere", "x\0y"):
         assert read_kernel_variables(LiveSystem(), other) == {}
-
-
-def test_folder_with_a_python_is_not_a_kernel(tmp_path: Path) -> None:
-    """Interpreter and variables must come from the same choice; a kernel file may have any name."""
-    spec = json.dumps({"argv": [sys.executable], "env": {"CUDA_VISIBLE_DEVICES": "-1"}})
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "python").symlink_to(sys.executable)
-    (tmp_path / "kernel.json").write_text(spec, encoding="utf-8")
-    (tmp_path / "mine.json").write_text(spec, encoding="utf-8")
-    system = LiveSystem(cwd=str(tmp_path))
-    assert choose_python(system, str(tmp_path)).path == f"{tmp_path}/bin/python"
-    assert read_kernel_variables(system, str(tmp_path)) == {}
-    assert choose_python(system, "./mine.json").path == sys.executable
-    assert read_kernel_variables(system, "./mine.json") == {"CUDA_VISIBLE_DEVICES": "-1"}
