@@ -108,7 +108,7 @@ def test_findings_have_evidence_and_errors_a_remedy(case: DockerfileCase) -> Non
             assert finding.remedies
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_text_fits_the_terminal(width: int) -> None:
     for case in CASES:
@@ -192,10 +192,6 @@ def test_codes_and_names_are_unique() -> None:
     assert files == {rule.name.replace("-", "_") for rule in DOCKERFILE_RULES}
 
 
-def test_schema_lists_every_cause() -> None:
-    assert SCHEMA["$defs"]["cause"]["enum"] == [cause.value for cause in Cause]
-
-
 # ---------------------------------------------------------------- syntax
 
 
@@ -251,29 +247,6 @@ def test_commands_that_install_no_tensorflow(run: str) -> None:
     assert make_report(f"FROM python:3.11-slim\nRUN {run}\n").tensorflow.state == "none"
 
 
-@pytest.mark.parametrize(
-    ("text", "image"),
-    [
-        ("ARG V=3.11\nFROM python:${V}-slim", "python:3.11-slim"),
-        ("ARG V\nFROM python:${V:-3.10}-slim", None),  # --build-arg may give another value
-        ("FROM python:${NOBODY:-3.10}-slim", "python:3.10-slim"),
-        ("FROM --platform=$BUILDPLATFORM python:3.11 AS x", "python:3.11"),
-        ("FROM python:3.11 AS x\nFROM X\nFROM x", "python:3.11"),
-        ('ARG A="3" B=.11\nfrom "python:$A$B"', "python:3.11"),
-        ("ARG IMAGE\nFROM $IMAGE", None),
-    ],
-)
-def test_from_names_the_base_image(text: str, image: str | None) -> None:
-    first = make_report(text + "\n").dockerfile.stage_chain[0]
-    assert first.base == image
-
-
-def test_global_arg_holds_for_from_alone() -> None:
-    text = "ARG V=2.15.1\nFROM python:3.11\n{}RUN pip install tensorflow==$V\n"
-    assert make_report(text.format("")).tensorflow.state == "unknown"
-    assert make_report(text.format("ARG V\n")).tensorflow.state == "there"
-
-
 def test_image_pinned_by_digest_is_available() -> None:
     text = f"FROM nvidia/cuda:9.0-base@sha256:{'0' * 64}\nRUN apt-get update\n"
     assert codes(make_report(text)) == set()
@@ -284,35 +257,6 @@ def test_truncated_file_is_reported() -> None:
     report = make_report("FROM python:3.11\n" + "RUN true\n" * 10_001 + "RUN pip install tensorflow\n")
     assert report.verdict.gpu_usable is None
     assert "very long" in report.verdict.summary
-
-
-def test_onbuild_is_ignored() -> None:
-    assert make_report("FROM python:3.11\nONBUILD RUN pip install tensorflow\n").tensorflow.state == "none"
-
-
-@pytest.mark.parametrize(
-    ("setup", "pip", "python"),
-    [
-        ("", "pip", "3.10"),
-        ("RUN apt-get install -y python3.11\n", "python3.11 -m pip", "3.11"),
-        ("RUN ln -sf /usr/bin/python3.11 /usr/bin/python3\n", "pip3", "3.11"),
-        ("RUN ln -s /usr/bin/python3.11 /usr/local/bin/python\n", "python -m pip", "3.11"),
-        ("RUN update-alternatives --set python3 /usr/bin/python3.11\n", "pip3", "3.11"),
-        ("RUN curl -s https://x.example/get-pip.py | python3.11\n", "pip", "3.11"),
-        ("RUN python3.11 get-pip.py\n", "pip3", "3.11"),
-        ("RUN python3.11 -m venv /v\n", "/v/bin/pip", "3.11"),
-        ("RUN python3.11 -m venv /v\nENV PATH=/v/bin:$PATH\n", "pip", "3.11"),
-        ("RUN python3.11 -m venv v && . v/bin/activate\n", "pip", "3.11"),
-        ("RUN uv venv --python 3.11 /v\n", "uv pip", "3.11"),
-        ("RUN conda create -n tf python=3.9\n", "conda run -n tf pip", None),
-        ("RUN pyenv install 3.9.18\n", "pip", None),
-    ],
-)
-def test_python_of_a_pip_command(setup: str, pip: str, python: str | None) -> None:
-    text = (
-        f"FROM nvidia/cuda:12.2.2-cudnn8-runtime-ubuntu22.04\n{setup}RUN {pip} install tensorflow==2.15.1\n"
-    )
-    assert find_tensorflow(text)[1] == python
 
 
 @pytest.mark.parametrize(
@@ -437,7 +381,7 @@ LINES = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(LINES | st.text(max_size=60), max_size=25))
 @example(["FROM a", "FROM a AS a", "FROM a"])
 def test_any_text_is_checked(lines: list[str]) -> None:
@@ -447,7 +391,7 @@ def test_any_text_is_checked(lines: list[str]) -> None:
         render_dockerfile_report(report, width=40)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "text",
     [
