@@ -253,6 +253,7 @@ def test_network_problem_is_named_early(
     assert "secret" not in "".join(line for _, line in messages)
 
 
+@pytest.mark.few(0)
 def test_unknown_certificate_authority_is_named(real_pip: Path, tmp_path: Path) -> None:
     openssl = shutil.which("openssl")
     if openssl is None:

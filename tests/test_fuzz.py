@@ -57,7 +57,7 @@ def test_every_parser_is_a_target() -> None:
     assert all(targets.find_other_readers().values()), "a module with no public function of one text"
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", TARGETS)
 def test_seeds_break_no_promise(name: str) -> None:
     inputs = list_seeds(name)
@@ -75,7 +75,7 @@ NESTED = (
 )
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", TARGETS)
 def test_deep_nesting_breaks_no_promise(name: str) -> None:
     for text in NESTED:
@@ -133,7 +133,7 @@ def edit_seeds(source: Sequence[bytes]) -> st.SearchStrategy[bytes]:
     return st.tuples(st.sampled_from(source), st.lists(edit, max_size=8)).map(apply)
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", sorted({*TARGETS} - SLOW_TARGETS))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())

@@ -109,7 +109,7 @@ def test_remedies_name_existing_commands(folder: Path) -> None:
                 assert set(commands_named) <= COMMAND_NAMES, command
 
 
-@pytest.mark.few(25)
+@pytest.mark.few(8)
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_no_rule_crashes_on_missing_facts(folder: Path) -> None:
     facts = load_facts(folder)

@@ -44,6 +44,7 @@ def test_no_script_is_found_on_path() -> None:
     assert [path.name for path in files if path.read_bytes().startswith(b"#!/usr/bin/env")] == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("program", ["scripts/tfdoctor", "scripts/test", "tfdoctor.pyz"])
 def test_programs_of_the_working_folder_are_not_run(tmp_path: Path, program: str) -> None:
     checkout, work, marker = tmp_path / "checkout", tmp_path / "work", tmp_path / "marker"

@@ -70,7 +70,7 @@ def compat() -> Compat:
     return Compat.load()
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
 def test_redaction_keeps_the_verdict(host: Path) -> None:
     captured = record_system(RecordedSystem(host), compat(), python=None, timeout=10, local=False)

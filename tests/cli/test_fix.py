@@ -184,6 +184,7 @@ def test_fix_asks_for_confirmation(answer: str, done: bool, make_environment: Ca
     assert ("will use 2 GPUs" in text) is done
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("answer", "done"), [("y\n", True), ("n\n", False)])
 def test_check_fix_asks_for_confirmation(
     answer: str, done: bool, make_environment: Callable[..., Fake]
@@ -234,7 +235,7 @@ def test_interrupt_at_the_question_changes_nothing(make_environment: Callable[..
     assert difference(before, env.list_files()) == {}
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("columns", ["20", "60", "80", "120"])
 @pytest.mark.parametrize("coloured", [False, True])
 def test_output_fits_the_width_except_commands(

@@ -405,7 +405,7 @@ def test_killed_install_is_finished_by_the_next(
     assert start_python(environment).stdout == "whole\n"
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(0)
 @with_each_installer
 def test_interrupted_install_is_finished_by_the_next(index: Index, tmp_path: Path, installer: str) -> None:
     """End all started processes, too."""
@@ -453,6 +453,7 @@ def test_sigterm_leaves_a_marked_environment(index: Index, tmp_path: Path) -> No
     assert UNFINISHED_MESSAGE in start_python(environment).stderr
 
 
+@pytest.mark.few(0)
 @needs_uv
 def test_two_installs_at_once(index: Index, tmp_path: Path) -> None:
     slow = make_index(tmp_path / "slow", files=2000)

@@ -93,7 +93,7 @@ def test_requirements_change_the_locked_versions(index: Index, tmp_path: Path, i
     assert json.loads(second.stdout)["resolution"] == planned["resolution"]
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(0)
 @with_each_installer
 def test_dry_run_reports_conflicts(index: Index, tmp_path: Path, installer: str) -> None:
     args = command_line("--installer", installer, "-n", "--package")
@@ -120,7 +120,7 @@ def test_second_cuda_is_refused(index: Index, tmp_path: Path) -> None:
     assert not (tmp_path / "tensorflow-env").exists()
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(0)
 @with_each_installer
 def test_dry_run_without_network_is_inconclusive(index: Index, tmp_path: Path, installer: str) -> None:
     env = index.env(PIP_RETRIES="0", UV_HTTP_RETRIES="0")

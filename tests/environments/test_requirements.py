@@ -158,7 +158,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.one_of(st.text(max_size=200), st.lists(PIECES, max_size=30).map("".join)))
 def test_any_text_gives_lines_or_a_usage_error(text: str) -> None:
     try:

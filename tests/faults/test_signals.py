@@ -88,7 +88,7 @@ def test_check_ends_by_the_signal_and_leaves_no_process(number: signal.Signals, 
     assert (status, err) == ((130, b"Interrupted.\n") if number == signal.SIGINT else (-number, b""))
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("words", PROBING_COMMANDS[1:])
 def test_every_probing_command_ends_by_the_signal(words: str, hanging: Path) -> None:
     status, _, err = run_until_signal(words, signal.SIGTERM, hanging)

@@ -26,7 +26,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("words", COMMANDS)
 def test_unwritable_output_is_an_error(words: str) -> None:
     for redirection in (">&-", ">/dev/full"):

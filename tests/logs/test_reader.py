@@ -103,7 +103,7 @@ def test_nvidia_smi_table_is_not_unwrapped() -> None:
     assert len(lines) == 6
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.one_of(
         st.binary(max_size=3000), st.text(max_size=2000).map(lambda text: text.encode("utf-8", "replace"))
@@ -174,7 +174,7 @@ def test_log_of_nul_bytes_is_inconclusive() -> None:
     assert (report.cause.value, report.line_count, report.byte_count) == ("inconclusive", 0, 20 << 16)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=600), st.lists(st.integers(1, 40), max_size=8))
 def test_chunk_boundaries_make_no_difference(data: bytes, sizes: list[int]) -> None:
     data = data.replace(b"\xff", b"\0\0\0")

@@ -188,6 +188,7 @@ def test_missing_or_failing_slurm_is_reported(tmp_path: Path, monkeypatch: pytes
 PEERS = '{"worker": ["127.0.0.1:9", "nobody.invalid:9"]}'
 
 
+@pytest.mark.few(0)
 def test_unreachable_peers_are_reported(tmp_path: Path) -> None:
     programs = make_fake_launchers(tmp_path, dict.fromkeys(("a", "b"), "healthy-two-gpus") | {"c": "gone"})
     result = run_fleet(tmp_path / "out", programs, "--ssh", "a,b,c", "--connect", PEERS, "--json")

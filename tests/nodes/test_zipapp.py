@@ -49,6 +49,7 @@ def make_env(tmp_path: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path / "tmp"), "HOME": str(tmp_path)}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "python", [Path(sys.executable), *list_pythons()], ids=lambda path: path.parent.parent.name
 )
@@ -105,6 +106,7 @@ def test_file_is_reproducible() -> None:
     assert build_zipapp() == build_content()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_leaves_no_folder(file: Path, tmp_path: Path, number: signal.Signals) -> None:
     folder = tmp_path / "bin"
@@ -125,6 +127,7 @@ def test_signal_leaves_no_folder(file: Path, tmp_path: Path, number: signal.Sign
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["2.7", "3.6", "3.9"])
 def test_too_old_python_is_reported(file: Path, tmp_path: Path, name: str) -> None:
     interpreters = sorted(PYENV.glob(f"{name}.*/bin/python"))
@@ -157,6 +160,7 @@ def build_complete_content() -> bytes:
     return build_zipapp(is_complete=True)
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("python", list_pythons(), ids=lambda path: path.parent.parent.name)
 def test_every_command_works_in_the_complete_file(tmp_path: Path, python: Path) -> None:
     file = tmp_path / "tfdoctor.pyz"

@@ -135,7 +135,7 @@ def test_flooded_log_is_parsed_quickly() -> None:
     assert time.process_time() - began < 5
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(text=st.lists(st.sampled_from([*(line for line, *_ in EVENT_LINES), *ORDINARY_LINES, "", "\x1b[1m", "NVRM: "]),
                      max_size=12).map("\n".join) | st.text(max_size=300))  # fmt: skip
 def test_any_text_is_parsed(text: str) -> None:

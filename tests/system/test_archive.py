@@ -95,7 +95,7 @@ def test_invalid_recording_is_refused(tmp_path: Path, content: bytes) -> None:
     assert list_names(tmp_path) == ["x.tar.gz"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2000), st.binary(min_size=1, max_size=8))
 def test_damaged_recording_raises_only_usage_errors(at: int, noise: bytes) -> None:
     content = gzip.decompress(make_tar(*FILES.items()))

@@ -53,6 +53,7 @@ def test_cards_and_drivers_are_many() -> None:
     assert len(MACHINES) == 480
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("recipe", [Recipe.PIP_CUDA, Recipe.OFFICIAL])
 def test_simulation_accepts_what_the_planner_offers(monkeypatch: pytest.MonkeyPatch, recipe: Recipe) -> None:
     """The image that a recipe builds is green on those machines for which the planner offers the recipe."""

@@ -213,6 +213,7 @@ def test_deeply_nested_compression_is_refused(tmp_path: Path) -> None:
         read_with_notes(path)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, compress_lzma])
 def test_bomb_is_cut_and_the_cut_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]

@@ -147,7 +147,7 @@ def test_unwritable_cache_is_reported(env: dict[str, str], tmp_path: Path) -> No
     assert caught.type is not CompilerError
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("cuda", "cudnn"), [("10.0", "7.6"), ("11.2", "8.1"), ("12.2", "8.9"), ("12.5", "9.3")]
 )
