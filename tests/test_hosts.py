@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from compat.every_row import for_each
 from recorded import FOLDERS, HOSTS, load_facts, load_report
 from tfdoctor.compat import Compat
 from tfdoctor.core.facts import Absent, Unknown
@@ -88,7 +89,7 @@ def test_healthy_machine_has_no_warning(name: str) -> None:
     assert not [finding for finding in load_report(HOSTS / name).findings if finding.severity > 0]
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+@for_each(FOLDERS, lambda path: path.name)
 def test_finding_has_a_cause_of_its_rule(folder: Path) -> None:
     causes = {rule.code: rule.causes for rule in ALL_RULES}
     for finding in load_report(folder).findings:
@@ -99,7 +100,7 @@ def test_finding_has_a_cause_of_its_rule(folder: Path) -> None:
         assert finding.explanation.endswith((".", "!", "?", ")")), finding.explanation
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+@for_each(FOLDERS, lambda path: path.name)
 def test_remedies_name_existing_commands(folder: Path) -> None:
     for finding in load_report(folder).findings:
         for remedy in finding.remedies:
@@ -131,7 +132,7 @@ ALLOWED_UNKNOWN = {"TFD116": "sudo dmesg"}
 """Rules that a healthy machine may be unable to check, and what the reason must then mention."""
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+@for_each(FOLDERS, lambda path: path.name)
 def test_unknown_on_a_healthy_machine_names_a_remedy(folder: Path) -> None:
     result = load_report(folder)
     if not result.verdict.gpu_usable:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfdoctor
+from compat.every_row import for_each
 from tfdoctor.cli.explain import load_documentation
 from tfdoctor.cli.main import make_command_group
 from tfdoctor.core.findings import Cause
@@ -63,7 +64,7 @@ OF_SEVERAL_RULES = {
 }
 """Test modules in tests/rules about several rules, and their subject."""
 
-by_code = pytest.mark.parametrize("rule", ALL_RULES, ids=lambda rule: rule.code)
+by_code = for_each(ALL_RULES, lambda rule: rule.code)
 
 
 def list_tracked_files() -> list[Path]:
@@ -163,7 +164,15 @@ MAY_NAME_CODES = ("doctor/tfdoctor/rules/", "doctor/tfdoctor/images/checks/", "d
 
 def find_codes(path: Path) -> list[str]:
     """Return the strings of a module that are codes, or the beginning of one."""
-    return re.findall(r"[\"'](TFD\d+)[\"']", path.read_text(encoding="utf-8"))
+    if not re.search(r"[\"']TFD\d+[\"']", path.read_text(encoding="utf-8")):  # parsing takes seconds
+        return []
+    return [
+        node.value
+        for node in ast.walk(parse_module(path))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.fullmatch(r"TFD\d+", node.value)
+    ]
 
 
 def test_codes_appear_only_in_their_rules() -> None:
@@ -328,7 +337,7 @@ def list_anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("name", PAGES)
+@for_each(PAGES)
 def test_links_have_a_target(name: str) -> None:
     page = ROOT / name
     text = page.read_text(encoding="utf-8")
@@ -366,7 +375,7 @@ def test_every_situation_is_listed() -> None:
         assert all(name.removeprefix("docs/") in text for name in SITUATIONS), page
 
 
-@pytest.mark.parametrize("name", SITUATIONS)
+@for_each(SITUATIONS)
 def test_a_situation_begins_with_words_and_ends_with_a_command(name: str) -> None:
     """Without its outputs, the text fits on two screens."""
     text = (ROOT / name).read_text(encoding="utf-8")
@@ -378,7 +387,7 @@ def test_a_situation_begins_with_words_and_ends_with_a_command(name: str) -> Non
     assert len(written.splitlines()) <= 60
 
 
-@pytest.mark.parametrize("name", PAGES)
+@for_each(PAGES)
 def test_files_that_a_page_names_exist(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     named = re.findall(r"`((?:doctor|compat|docs|tests|scripts|\.ci)/[\w./-]*[\w/])`", text)
@@ -406,7 +415,7 @@ def find_commands(text: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("name", PAGES)
+@for_each(PAGES)
 def test_commands_that_a_page_names_exist(name: str) -> None:
     found = find_commands((ROOT / name).read_text(encoding="utf-8"))
     group: Any = make_command_group()

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
+from compat.every_row import for_each
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -108,9 +108,7 @@ def test_printed_text_uses_plain_words() -> None:
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.parametrize(
-    "name", [*PAGES, *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))]
-)
+@for_each([*PAGES, *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))])
 def test_page_uses_plain_words(name: str) -> None:
     problems = find_bad_words(" ".join((ROOT / name).read_text(encoding="utf-8").split()), WORDS)
     assert not problems, "\n".join(problems)

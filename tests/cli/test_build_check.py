@@ -20,6 +20,7 @@ from cli.dockerfile_cases import DockerfileCase
 from cli.dockerfile_cases_others import OTHER_CASES
 from cli.dockerfile_cases_pip import PIP_CASES
 from cli.dockerfile_cases_stages import STAGE_CASES
+from compat.every_row import for_each
 from tfdoctor.cli.build_check import MAX_FILE_BYTES, check_container_file, make_file_reader
 from tfdoctor.cli.explain import load_documentation
 from tfdoctor.compat import Compat
@@ -91,14 +92,14 @@ def test_dockerfile_has_the_expected_findings(case: DockerfileCase) -> None:
         assert line in lines, f"{code} names {lines}"
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@for_each(CASES, lambda case: case.name)
 def test_json_follows_the_schema(case: DockerfileCase) -> None:
     answer = json.loads(json.dumps(make_dockerfile_json(make_report(case.text, dict(case.files)))))
     jsonschema.Draft202012Validator(SCHEMA).validate(answer)
     assert answer["stages"][-1]["counts"]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@for_each(CASES, lambda case: case.name)
 def test_findings_have_evidence_and_errors_a_remedy(case: DockerfileCase) -> None:
     for finding in make_report(case.text, dict(case.files)).findings:
         assert finding.evidence
@@ -158,7 +159,7 @@ def test_successors_of_retired_rules_check_dockerfiles() -> None:
             assert reported.intersection(retired.successors), retired.code
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@for_each(CASES, lambda case: case.name)
 def test_remedies_are_for_dockerfiles(case: DockerfileCase) -> None:
     for finding in make_report(case.text, dict(case.files)).findings:
         for remedy in finding.remedies:

@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from compat.every_row import for_each
 from tfdoctor.cli.startup import run
 from tfdoctor.compat import Compat
 from tfdoctor.planning.release_sheet import (
@@ -236,7 +237,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert all(len(line) <= width for line in render_gpus(COMPAT.gpus, width=width).splitlines())
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@for_each(VERSIONS)
 def test_every_release_has_a_sheet(version: str) -> None:
     rows = select_rows(COMPAT, MatrixQuery(tf=version))
     release_sheet = make_sheet(COMPAT, rows)

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from compat.every_row import for_each
 from tfdoctor.compat import Compat
 from tfdoctor.core.causes import Cause, CommonRemedy
 from tfdoctor.core.causes.codes import HARMLESS, MISLEADING
@@ -26,7 +27,7 @@ def test_cause_can_be_looked_up_by_its_word() -> None:
         Cause("no-such-word")
 
 
-@pytest.mark.parametrize("cause", Cause)
+@for_each(Cause)
 def test_cause_data_is_complete(cause: Cause) -> None:
     data = cause.data
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", data.word)
@@ -40,7 +41,7 @@ def test_cause_data_is_complete(cause: Cause) -> None:
         assert isinstance(remedy.commands, tuple)
 
 
-@pytest.mark.parametrize("cause", [cause for cause in Cause if cause is not Cause.HEALTHY])
+@for_each([cause for cause in Cause if cause is not Cause.HEALTHY])
 def test_each_cause_has_a_remedy_with_commands(cause: Cause) -> None:
     assert any(remedy.commands for remedy in list_remedies(EMPTY_CASE, cause))
 

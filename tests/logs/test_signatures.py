@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from compat.every_row import for_each
 from tfdoctor.compat.decode import DataError
 from tfdoctor.logs.reader import DIGITS_TO_ZERO, MAX_LINE_CHARS
 from tfdoctor.logs.signatures import _MAX_SHAPES, Catalogue, Signature, load_signatures, make_shape_pattern
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
 
 sre: Any = import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 CATALOGUE = load_signatures()
-for_each_signature = pytest.mark.parametrize(
-    "signature", CATALOGUE.signatures, ids=lambda signature: signature.id
-)
+for_each_signature = for_each(CATALOGUE.signatures, lambda signature: signature.id)
 
 
 def matches_signature(signature: Signature, line: str) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from compat.every_row import for_each
 from tfdoctor.compat import Compat
 from tfdoctor.core.causes.codes import RELEASE
 from tfdoctor.core.findings import Cause
@@ -441,7 +442,7 @@ def test_wording_alone_gives_the_release() -> None:
     )
 
 
-@pytest.mark.parametrize("path", sorted(LAB.glob("*.log")), ids=lambda path: path.stem)
+@for_each(sorted(LAB.glob("*.log")), lambda path: path.stem)
 def test_lab_logs_agree_with_the_eras_of_wordings(path: Path) -> None:
     text = path.read_text(encoding="utf-8", errors="replace")
     minor = tuple(map(int, path.name.split(".")[:2]))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from compat.every_row import for_each
 from tfdoctor.cli.explain import load_documentation
 from tfdoctor.compat import Compat
 from tfdoctor.core.errors import UsageError
@@ -119,7 +120,7 @@ def test_explain_refers_to_the_situation_pages() -> None:
             assert f"docs/situations/{page}.md" in answer, query
 
 
-@pytest.mark.parametrize("name", PAGES)
+@for_each(PAGES)
 def test_explain_commands_of_pages_work(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     for query in re.findall(r'`tfdoctor explain "([^"`]+)"`', text):
