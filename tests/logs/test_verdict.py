@@ -125,6 +125,21 @@ CASES: list[tuple[str, str, str]] = [
         "tensorflow==2.0.0\ntensorflow-gpu==2.0.0\n" + NO_ATTRIBUTE.format("compat"),
     ),
     (
+        "both packages, of which one overwrites the other",
+        "both-packages",
+        "tensorflow==2.0.0\ntensorflow-gpu==2.0.0\n",
+    ),
+    (
+        "both packages that do not overwrite each other",
+        "inconclusive",
+        "tensorflow==2.1.0\ntensorflow-gpu==2.1.0\n",
+    ),
+    (
+        "both packages, and TensorFlow runs",
+        "inconclusive",
+        "tensorflow==2.0.0\ntensorflow-gpu==2.0.0\n" + make_opened("libcudart.so.10.0"),
+    ),
+    (
         "both packages, pip freeze",
         "both-packages",
         "Num GPUs Available:  0\ntensorflow==2.0.0\ntensorflow-estimator==2.0.1\ntensorflow-gpu==2.0.0\n",

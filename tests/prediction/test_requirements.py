@@ -64,6 +64,8 @@ LINES = [
     "b; platform_machine == 'arm64'",
     "b; platform_machine == 'x86_64' and python_full_version >= '3.11.7'",
     "b; python_version in '3.10 3.11'",
+    "b; (python_version < '3' or 'linux' in sys_platform)",
+    "b; (python_version >= '3' and 'linux' in sys_platform)",
     "b; platform_python_implementation != 'PyPy'",
     "b; sys_platform == 'win32",
     "b; extra == 'c' and",
