@@ -34,3 +34,10 @@ def test_folder_at_the_end_of_the_path_shadows_nothing() -> None:
     changed = replace(python, sys_path=(*(one for one in python.sys_path if one != FOREIGN), FOREIGN))
     _, one = diagnose_root(replace(facts, python=Known(changed, "x")))
     assert one.code != "TFD701"
+
+
+def test_package_that_fails_for_two_reasons_is_named_once() -> None:
+    rehearsal = with_foreign_numpy(OWN_NUMPY, error="No module named x").rehearsal
+    _, finding = diagnose_root(replace(with_foreign_numpy(OWN_NUMPY), rehearsal=rehearsal))
+    assert finding.code == "TFD701"
+    assert f"{finding.title} {finding.explanation}".count("numpy 1.24.3") == 2
