@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lab.strangers import kinds_files, kinds_packages, kinds_place, kinds_shell
+from lab.strangers import kinds_files, kinds_layout, kinds_packages, kinds_place, kinds_shell
 
 if TYPE_CHECKING:
     from lab.strangers.grammar import Change, Meaning
     from lab.strangers.person import User
 
-KINDS = (*kinds_packages.KINDS, *kinds_files.KINDS, *kinds_shell.KINDS, *kinds_place.KINDS)
+KINDS = (
+    *kinds_packages.KINDS,
+    *kinds_files.KINDS,
+    *kinds_shell.KINDS,
+    *kinds_place.KINDS,
+    *kinds_layout.KINDS,
+)
 BY_NAME = {kind.name: kind for kind in KINDS}
 
 

@@ -20,6 +20,8 @@ from lab.strangers.ground import TOOLKITS
 NOBODY = 65534
 UNREADY = "unready"
 """The kind of a change that leaves a base as pip installs it."""
+MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")
+"""The memory controller of version 1 of cgroups."""
 _PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -37,6 +39,8 @@ class User(Env):
     nvml: bool = True
     address_kib: int | None = None
     """The limit of the address space of all commands (`ulimit -v`); None if there is none."""
+    memory_mib: int | None = None
+    """The limit of the memory of all commands (a cgroup); None if there is none."""
     alias: Path | None = None
     """The environment's folder as the user knows it, if it is not `root`."""
     gpus: int = 1
@@ -158,6 +162,8 @@ class User(Env):
     def prefix(self) -> list[str]:
         """Return the prefix of the user's commands."""
         prefix = self._make_mount_prefix() if self.driver else ["unshare", "-m"]
+        if self.memory_mib is not None:
+            prefix = [*self._make_memory_prefix(self.memory_mib), *prefix]
         bases, root = shlex.quote(str(self.bases)), shlex.quote(str(self.visible_root.resolve()))
         script = [f"mount --bind {bases} {bases}"]
         if self.noexec:
@@ -179,6 +185,19 @@ class User(Env):
             ),
         }.get(self.shell)
         return [*prefix, "bash", "-c", shell, str(self.visible_root)] if shell else prefix
+
+    @staticmethod
+    def _make_memory_prefix(mebibytes: int) -> list[str]:
+        """Return the prefix that puts a command into a cgroup with this limit."""
+        own = next(
+            line.partition(":memory:")[2]
+            for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+            if ":memory:" in line
+        )
+        group = MEMORY_GROUPS / own.lstrip("/") / f"strangers-{mebibytes}"
+        group.mkdir(exist_ok=True)
+        (group / "memory.limit_in_bytes").write_text(str(mebibytes << 20), encoding="utf-8")
+        return ["sh", "-c", f'echo $$ > {shlex.quote(str(group / "cgroup.procs"))} && exec "$@"', "sh"]
 
     def _expose_pythons(self) -> list[str]:
         """Return shell lines that make the Pythons accessible if they are in a private home folder.
