@@ -31,6 +31,8 @@ def run() -> NoReturn:
             _restart_without_loader_variables()
         reason = "there is not enough memory" if isinstance(error, MemoryError) else str(error)
         if sys.stderr is not None:
+            if os.environ.get("PYTHONHOME") and not sys.flags.ignore_environment:
+                reason += ". PYTHONHOME gives this Python another one's modules: type `unset PYTHONHOME`"
             sys.stderr.write(f"tfdoctor: it could not be loaded: {reason}.\n")
         sys.exit(3)  # ExitCode.IMPOSSIBLE
     try:

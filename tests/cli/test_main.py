@@ -192,6 +192,16 @@ def test_debug_writes_what_was_looked_at() -> None:
     assert run_in_child("check", "-q", "--python", sys.executable).stderr == ""
 
 
+@pytest.mark.parametrize(("home", "is_named"), [("/usr", True), ("", False)])
+def test_modules_of_another_python_are_named(home: str, *, is_named: bool) -> None:
+    code = "import sys; sys.modules['tfdoctor.cli.startup'] = None; import tfdoctor.__main__ as main; "
+    code += f"import os; os.environ['PYTHONHOME'] = {home!r}; main.run()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 3
+    assert ("unset PYTHONHOME" in result.stderr) is is_named
+    assert len(result.stderr.splitlines()) == 1
+
+
 def test_check_loads_no_slow_modules() -> None:
     host = Path(__file__).parents[1] / "hosts" / "container-without-gpu"
     loaded = list_loaded("check", "--from", str(host))

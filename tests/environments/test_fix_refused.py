@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,13 @@ import pytest
 from environments.fake import Fake, difference, list_tree, make, needs_compiler, needs_uv
 from tfdoctor.compat import Compat
 from tfdoctor.core.causes.steps import VariableStep
+from tfdoctor.core.errors import UsageError
 from tfdoctor.environments.fix import FixRequest, plan_fix
 from tfdoctor.environments.folder import find_outward_links
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 pytestmark = [
@@ -42,6 +44,23 @@ def move_nvidia_outside(env: Fake) -> Path:
     original.rename(shared)
     original.symlink_to(shared)
     return shared
+
+
+def test_pythonhome_is_named_if_the_python_does_not_start(
+    make_env: Callable[..., Fake], tmp_path: Path
+) -> None:
+    python = str(make_env().root / "bin" / "python")
+    request = FixRequest(python=python)
+
+    def new_system(variables: Mapping[str, str] | None) -> LiveSystem:
+        return LiveSystem(
+            env=variables if variables is not None else {**os.environ, "PYTHONHOME": str(tmp_path)}
+        )
+
+    with pytest.raises(UsageError) as refused:
+        plan_fix(new_system, Compat.load(), request, {})
+    assert "unset PYTHONHOME" in refused.value.hint
+    assert "no Python frame" not in refused.value.message
 
 
 @needs_uv

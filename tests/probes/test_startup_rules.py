@@ -123,6 +123,12 @@ def test_last_file_of_the_startup(output: str, files: tuple[str, ...]) -> None:
     [
         (CommandResult((), 1, stdout="out", stderr=" "), "out"),
         (CommandResult((), 1, stdout="out", stderr="a\n\nb\nc\n"), "b | c"),
+        (
+            CommandResult(
+                (), 1, stderr="No encodings\n\nCurrent thread 0x7f (most recent call first):\n  <no frame>"
+            ),
+            "No encodings",
+        ),
         (CommandResult((), 1, stdout="x" * 17 + "\ufffd" * 3), "something that is no text"),
         (CommandResult((), 1, stdout="x" * 18 + "\ufffd" * 2), "x" * 18 + "\ufffd" * 2),
     ],

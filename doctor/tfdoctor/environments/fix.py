@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.errors import Error, UsageError
 from tfdoctor.core.facts import value_of
+from tfdoctor.core.facts.python import UnusablePython
 from tfdoctor.core.text import clean_line
 from tfdoctor.diagnosis import (
     choose_python,
@@ -154,7 +155,10 @@ def _choose_python(system: System, request: FixRequest) -> tuple[PythonChoice, P
 def _make_unexamined_error(fact: Fact[PythonFacts]) -> UsageError:
     """Return the error for a Python that could not be examined. The fact gives the reason."""
     reason = getattr(fact, "why", "") or "it did not answer"
-    return UsageError(f"The Python to fix could not be examined: {reason}.")
+    hint = "`tfdoctor check` says more."
+    if isinstance(fact, UnusablePython) and fact.trouble is not None and fact.trouble.kind == "home":
+        hint = "PYTHONHOME keeps it from starting. Type `unset PYTHONHOME`, then run `tfdoctor fix` again."
+    return UsageError(f"The Python to fix could not be examined: {reason}.", hint=hint)
 
 
 def plan_fix(

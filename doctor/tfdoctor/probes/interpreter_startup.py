@@ -138,10 +138,11 @@ def _find_last_startup_file(verbose_output: str) -> tuple[str, ...]:
 def _get_output(result: CommandResult) -> str:
     """Return the last two lines of a command's output, or a note that the output is not text.
 
-    More than a tenth of U+FFFD, which replaces invalid bytes, means that it is not.
+    The list of threads, with which a fatal error of Python ends, is omitted. More than a tenth of U+FFFD, which replaces
+    invalid bytes, means that it is not text.
     """
     text = result.stderr.strip() or result.stdout.strip()
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in text.partition("\nCurrent thread 0x")[0].splitlines() if line.strip()]
     output = clean_line(" | ".join(lines[-2:]), limit=240)
     return "something that is no text" if output.count("\ufffd") > len(output) // 10 else output
 
