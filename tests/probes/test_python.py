@@ -249,6 +249,21 @@ def test_object_that_opens_the_libraries(caller: str, elf: dict[str, Any], expec
     assert bool(fact.value.import_needs) is (elf.keys() == {"pywrap"})
 
 
+def test_needs_of_libraries_outside_the_search_path() -> None:
+    """Where each wheel has its own folder, the RUNPATH of a library does not lead to what it needs."""
+    solver, jit = "/w/solver/nvidia/cusolver/lib", "/w/jit/nvidia/nvjitlink/lib"
+    elf = {
+        f"{solver}/libcusolver.so.11": {"needed": ["libnvJitLink.so.12"]},
+        f"{jit}/libnvJitLink.so.12": {},
+    }
+    facts = replace(PYTHON, sys_path=("/w/solver", "/w/jit"))
+    loader = probe_loading(elf, ("libcusolver.so.11",), python=facts).value
+    assert loader.found_needs == ("libnvJitLink.so.12",)
+    assert {file.path for file in loader.found} == {path for path in elf if path.startswith("/w/")}
+    beside = {**elf, f"{solver}/libcusolver.so.11": {"needed": ["libnvJitLink.so.12"], "runpath": jit}}
+    assert probe_loading(beside, ("libcusolver.so.11",), python=facts).value.found_needs == ()
+
+
 def test_variables_of_the_examined_python_replace_those_of_the_process() -> None:
     elf = {"/own/libx.so.1": {}, "/other/libx.so.1": {}}
     for variables, path in (

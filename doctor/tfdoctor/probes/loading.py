@@ -140,6 +140,12 @@ def probe(
         for soname in resolution.really_missing
         if "/" not in soname and soname not in sonames
     )
+    mapped_bytes, notes = _sum_sizes(process), tuple(process.notes)
+    without = tuple(_resolve_without_entries(env, run_result, run_model))
+    found = find_installed_libraries(system, python, (*sonames, *missing), process)
+    found_needs = _list_unresolved_needs(run_result.resolutions, found, process, opener)
+    if found_needs:
+        found = find_installed_libraries(system, python, (*sonames, *missing, *found_needs), process)
     return Known(
         LoaderFacts(
             caller=opener.path,
@@ -147,16 +153,32 @@ def probe(
             library_path=process.library_folders,
             resolutions=run_result.resolutions,
             import_needs=run_result.failures,
-            found=find_installed_libraries(system, python, (*sonames, *missing), process),
+            found=found,
+            found_needs=found_needs,
             import_bytes=run_result.import_bytes,
-            mapped_bytes=_sum_sizes(process),
+            mapped_bytes=mapped_bytes,
             preload=process.preloaded_names,
-            notes=tuple(process.notes),
-            without=tuple(_resolve_without_entries(env, run_result, run_model)),
+            notes=notes,
+            without=without,
             plugins=run_result.plugins,
         ),
         "the loader's rules followed on the files",
     )
+
+
+def _list_unresolved_needs(
+    resolutions: Sequence[Resolution],
+    found: Sequence[FoundElsewhere],
+    process: LoaderProcess,
+    caller: LinkMap,
+) -> tuple[str, ...]:
+    """Return the sonames that are missing if the process opens the files of missing libraries that were found."""
+    needs: list[str] = []
+    for resolution in resolutions:
+        path = next((file.path for file in found if file.name == resolution.soname), None)
+        if resolution.path is None and path is not None:
+            needs += process.dlopen(path, caller).really_missing
+    return tuple(dict.fromkeys(name for name in needs if "/" not in name and ".so" in name))
 
 
 def _complete_resolution(system: System, resolution: Resolution) -> Resolution:

@@ -32,7 +32,7 @@ from tfdoctor.rules.shared import prerequisites
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.core.facts import FoundElsewhere
+    from tfdoctor.core.facts import FoundElsewhere, LoaderFacts
     from tfdoctor.prediction.libraries import MissingLibrary
 
 SYSTEM_CUDA_FOLDERS = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr/local/lib")
@@ -45,6 +45,7 @@ def check(context: RuleContext) -> Result:
         return ()
     names = ", ".join(library.soname for library in libraries)
     files = [choose_library_copy(library.usable_files) for library in libraries]
+    files += _choose_needed_copies(context.loader)
     folders = list_file_folders(files)
     evidence = [Evidence(file.path, "is there") for file in files]
     evidence += [Evidence("the loader", library.resolution.error) for library in libraries]
@@ -82,6 +83,16 @@ def has_runpath_defect(context: RuleContext, libraries: Sequence[MissingLibrary]
     build = context.build
     release = build.release if build is not None and build.is_exact_release else None
     return release is not None and any(library.soname in release.runpath_misses for library in libraries)
+
+
+def _choose_needed_copies(loader: LoaderFacts) -> list[FoundElsewhere]:
+    """Return a file for each soname that the files outside the search path need and do not find by themselves."""
+    copies_by_name: dict[str, list[FoundElsewhere]] = {}
+    for file in loader.found:
+        copies_by_name.setdefault(file.name, []).append(file)
+    return [
+        choose_library_copy(copies_by_name[name]) for name in loader.found_needs if name in copies_by_name
+    ]
 
 
 def choose_library_copy(copies: Sequence[FoundElsewhere]) -> FoundElsewhere:

@@ -194,6 +194,8 @@ class LoaderFacts:
     """The DT_NEEDED entries of TensorFlow's objects that could not be resolved."""
     found: tuple[FoundElsewhere, ...]
     """Files of missing libraries that were found outside the search path."""
+    found_needs: tuple[str, ...] = ()
+    """Sonames that these files need and the loader cannot resolve for them."""
     import_bytes: int = 0
     """The sizes of all objects that are mapped after the import of TensorFlow, added up."""
     mapped_bytes: int = 0
