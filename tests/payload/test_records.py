@@ -244,6 +244,61 @@ def test_module_in_an_archive_shadows_a_later_one(version: str, tmp_path: Path) 
 
 
 @on_every_python
+def test_folder_with_bytecode_alone_is_not_hidden(version: str, tmp_path: Path) -> None:
+    """pip leaves it of a package that it removed; keras is then only where PYTHONPATH leads."""
+    for name in ("first/keras/__init__.py", "first/rich/__init__.py", "second/rich/__init__.py"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    (tmp_path / "second/keras/src/__pycache__").mkdir(parents=True)
+    (tmp_path / "second/keras/src/__pycache__/x.pyc").touch()
+    system = LiveSystem(env={**os.environ, "PYTHONPATH": f"{tmp_path}/first:{tmp_path}/second"})
+    choice = PythonChoice(PYTHONS[version], PYTHONS[version])
+    facts = value_of(python.probe(system, choice, is_requested=True, timeout=60)[0])
+    assert facts is not None
+    assert {shadow.name for shadow in facts.shadows} & {"keras", "rich"} == {"rich"}
+
+
+@on_every_python
+def test_tensorflow_in_an_archive(version: str, tmp_path: Path) -> None:
+    """No shared object can be loaded out of an archive, so it stops the import where it comes first."""
+    install(tmp_path / "site", "tensorflow", "2.15.1", {"tensorflow/__init__.py": b""})
+    archive = tmp_path / "deps.zip"
+    with zipfile.ZipFile(archive, "w") as stream:
+        stream.writestr("tensorflow/__init__.py", "")
+    site, choice = tmp_path / "site", PythonChoice(PYTHONS[version], PYTHONS[version])
+    for folders, shadow, only in (
+        ((archive, site), f"{archive}/tensorflow/__init__.py", None),
+        ((site, archive), None, None),
+        ((archive,), f"{archive}/tensorflow/__init__.py", str(archive)),
+    ):
+        system = LiveSystem(env={**os.environ, "PYTHONPATH": ":".join(map(str, folders))})
+        tensorflow = value_of(python.probe(system, choice, is_requested=True, timeout=60)[1])
+        if version == "2.7" and only is not None:
+            continue  # it has no finder that says where a module is without importing it
+        assert tensorflow is not None
+        assert (tensorflow.shadowed_by, tensorflow.archive, tensorflow.behind) == (shadow, only, None)
+
+
+@on_every_python
+def test_extension_modules_of_another_python(version: str, tmp_path: Path) -> None:
+    tag = "cpython-37m" if version != "3.7" else "cpython-38"
+    foreign, plain = f"numpy/core/_umath.{tag}-x86_64-linux-gnu.so", "h5py/_conv.so"
+    install(tmp_path, "numpy", "1.26.4", {foreign: make_elf(900), "numpy/core/plain.so": make_elf(900)})
+    install(tmp_path, "h5py", "3.10.0", {plain: make_elf(900)})
+    install(tmp_path, "tensorflow", "2.15.1", {"tensorflow/__init__.py": b""})
+    metadata = tmp_path / "tensorflow-2.15.1.dist-info" / "METADATA"
+    metadata.write_text("Name: tensorflow\nVersion: 2.15.1\nRequires-Dist: numpy\nRequires-Dist: h5py\n\n")
+    facts = probe_facts(version, tmp_path)
+    differences = {
+        (file.path, file.what)
+        for name in ("numpy", "h5py")
+        if (distribution := facts.find_distribution(name)) is not None
+        for file in distribution.differs
+    }
+    assert differences == ({(foreign, "other-python")} if version != "2.7" else set())
+
+
+@on_every_python
 def test_every_kind_of_record_line_is_read(version: str, tmp_path: Path) -> None:
     install(tmp_path, "tensorflow", "2.20.0", {"tensorflow/__init__.py": b""})
     lines = (

@@ -266,6 +266,24 @@ def test_copy_in_the_working_folder_shadows_the_package() -> None:
     assert make_failure(facts, make_result("absl")).shadowing_file == ""
 
 
+@pytest.mark.parametrize(
+    ("version", "differs", "untested"),
+    [
+        ("2.4.6", (), False),
+        ("9.9", (), False),
+        ("2.4.6", (FileDifference("numpy/x.so", "other-python"),), True),
+        ("1.17.0", (), True),
+    ],
+)
+def test_copy_in_the_working_folder_that_tables_decide(
+    version: str, differs: tuple[FileDifference, ...], *, untested: bool
+) -> None:
+    """It is not executed, so only versions and files can say whether TensorFlow works with it."""
+    facts = make_facts({"numpy": version}, numpy={"location": "/srv", "differs": differs})
+    facts = with_python(facts, shadows=(Shadow("numpy", "/srv/numpy", SITE),), sys_path=(SITE,))
+    assert bool(failures.list_untested_copies(facts, COMPAT)) is untested
+
+
 STDCXX = "/opt/libstdc++.so.6"
 
 

@@ -33,6 +33,13 @@ def find_tensorflow_folder(path):
     return None
 
 
+def find_archive(path):
+    """Return the file of which a path names a member, such as a ZIP archive; None if its folder exists."""
+    while path and not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path if os.path.isfile(path) else None
+
+
 def get_bytecode_path(source):
     """Return the path of a source file's bytecode."""
     try:
@@ -65,6 +72,7 @@ def describe_tensorflow(path):
     for entry in list_names(python_folder):
         if re.match(r"^_pywrap_tensorflow(_internal)?(\.[\w-]+)?\.(so|pyd)$", entry):
             result["pywrap"] = os.path.join(python_folder, entry)
+    result["archive"] = find_archive(package)
     if not os.path.isfile(os.path.join(package, "__init__.py")):
         result["missing"].append("__init__.py")
     if not os.path.isdir(python_folder):
@@ -94,7 +102,7 @@ def find_hidden_tensorflow(path, first):
     folder = os.path.dirname(first["package_dir"])
     remaining = [entry for entry in path if os.path.realpath(entry or ".") != os.path.realpath(folder)]
     other = describe_tensorflow(remaining) if len(remaining) < len(path) else None
-    if other is None or os.path.realpath(other["package_dir"]) == os.path.realpath(first["package_dir"]):
+    if other is None or other["archive"] or os.path.realpath(other["package_dir"]) == os.path.realpath(first["package_dir"]):
         return None
     return other
 
@@ -139,8 +147,22 @@ def is_package(folder, entry):
     return any(get_module_name(name) == "__init__" for name in list_names(path))
 
 
-def list_zipped(path):
-    """Return the top-level names in a ZIP archive, such as an egg; [] if the file is something else."""
+def is_left_over(path):
+    """Return whether a path is a folder with nothing but bytecode, which pip leaves of what Python compiled later."""
+    if not os.path.isdir(path):
+        return False
+    for _, folders, files in os.walk(path):
+        folders[:] = [folder for folder in folders if folder != "__pycache__"]
+        if files:
+            return False
+    return True
+
+
+def list_zipped(path, *wanted):
+    """Return the top-level names in a ZIP archive, such as an egg, or which of the members `wanted` it has.
+
+    Return [] if the file is something else.
+    """
     if not os.path.isfile(path):
         return []
     import zipfile
@@ -150,11 +172,14 @@ def list_zipped(path):
             members = archive.namelist()
     except (OSError, ValueError, RuntimeError, NotImplementedError, zipfile.BadZipfile):
         return []
-    return sorted(set(member.partition("/")[0] for member in members))
+    return [name for name in wanted if name in members] if wanted else sorted(set(member.partition("/")[0] for member in members))
 
 
 def find_shadowing_file(cwd, path):
-    """Return the file that a program in `cwd` imports instead of the tensorflow package, or None."""
+    """Return the file that a program in `cwd` imports instead of the tensorflow package, or None.
+
+    That may be one in a ZIP archive on the path, from which no shared object can be loaded.
+    """
     for relative_path in ("tensorflow.py", os.path.join("tensorflow", "__init__.py")):
         if os.path.isfile(os.path.join(cwd, relative_path)):
             return os.path.join(cwd, relative_path)
@@ -163,6 +188,9 @@ def find_shadowing_file(cwd, path):
             break  # a package has precedence over a module in the same folder
         if os.path.isfile(os.path.join(folder, "tensorflow.py")):
             return os.path.join(folder, "tensorflow.py")
+        zipped = list_zipped(folder, "tensorflow/__init__.py", "tensorflow.py")
+        if zipped:
+            return os.path.join(folder, zipped[0])
     return None
 
 
@@ -190,6 +218,8 @@ def list_shadows(path):
             if earlier == "":
                 first_entries[name] = (folder, entry)
             elif earlier is not None and name not in COMMON_FOLDERS and len(shadows) < 200:
+                if is_left_over(os.path.join(folder, entry)):
+                    continue
                 if is_package(*earlier):  # all folders of a name without an __init__ form one namespace package
                     shadows.append([name, os.path.join(*earlier), folder])
                 else:

@@ -23,6 +23,7 @@ OPTIONAL_PACKAGES = frozenset(
 LIBRARY_PACKAGE = re.compile(r"^(nvidia|tensorflow|tf[-_]nightly|intel[-_]tensorflow|cuda|cudnn)", re.IGNORECASE)
 MODULE_FILE = re.compile(r"\.(?:py|pyd|so(?:\.[\w.]{1,60})?)\Z")
 LIBRARY_FILE = re.compile(r"(?:\.so(?:\.[\w.]{1,60})?|/bin/ptxas|/libdevice\.10\.bc)\Z")
+TAGGED_EXTENSION = re.compile(r"\.(?:cpython|pypy)[\w-]{1,40}\.so\Z")
 TEST_FOLDER = re.compile(r"(^|/)tests?/")
 # In a line of RECORD, a comma follows the path.
 MODULE_WORDS = (".py,", ".so") + ((".pyd,",) if os.name == "nt" else ())
@@ -221,6 +222,16 @@ def find_numpy_1_extension(folder, files):
     return None
 
 
+def find_foreign_extension(files):
+    """Return the path of an extension module for another Python; None if there is none, or one for this Python too."""
+    try:
+        from importlib.machinery import EXTENSION_SUFFIXES
+    except ImportError:  # Python 2 has no tags
+        return None
+    tagged = [path for path, _, _ in files if TAGGED_EXTENSION.search(path) and not TEST_FOLDER.search(path)]
+    return tagged[0] if tagged and not any(path.endswith(tuple(EXTENSION_SUFFIXES[:-1])) for path in tagged) else None
+
+
 def list_registered(path):
     """Return (normalised name, original name and version, folder, info path) of each distribution."""
     registered, seen = [], set()
@@ -293,6 +304,9 @@ def list_distributions(path):
         if is_numpy_2 and is_first and name != "numpy" and any(re.match(r"(?i)numpy\b", line) for line in metadata["requires"]):
             extension = None if TENSORFLOW_NAME.match(name) else find_numpy_1_extension(folder, recorded_files)
             result[-1]["differs"] += [[extension, "numpy-1"]] if extension else []
+        if is_first:
+            extension = find_foreign_extension(recorded_files)
+            result[-1]["differs"] += [[extension, "other-python"]] if extension else []
         if has_libraries:
             # cuDNN opens its sub-libraries only when they are used, so the loader does not report a missing one.
             files = [entry for entry in recorded_files if LIBRARY_FILE.search(entry[0])][:MAX_FILES]

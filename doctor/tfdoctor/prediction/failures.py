@@ -18,6 +18,7 @@ from tfdoctor.prediction.rehearsal import (
     SUSPICIOUS_DIFFERENCES,
     find_module_distribution,
     get_import_table,
+    is_known_to_work,
     list_unmet_requirements,
     list_versions_laid_over,
     parse_required_name,
@@ -198,14 +199,22 @@ def _iter_working_folder_failures(
 
 
 def list_untested_copies(facts: Facts, compat: Compat) -> tuple[Distribution, ...]:
-    """Return the packages in the working folder that TensorFlow would import. No rehearsal tests them."""
+    """Return the packages in the working folder that TensorFlow would import and of which no table decides.
+
+    No rehearsal tests them.
+    """
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     table = get_import_table(tensorflow, compat) if tensorflow is not None else None
-    if python is None or table is None:
+    if python is None or tensorflow is None or table is None:
         return ()
     shadows = _iter_working_folder_shadows(facts, python, table, value_of(facts.rehearsal))
     copies = (find_working_folder_copy(python, find_module_distribution(shadow.name)) for shadow in shadows)
-    return tuple(copy for copy in copies if copy is not None)
+    return tuple(
+        copy
+        for copy in copies
+        if copy is not None
+        and not is_known_to_work(python, tensorflow, table, copy.name, facts.environment.variables, compat)
+    )
 
 
 def list_imported_distributions(rehearsal: RehearsalFacts | None) -> set[str]:

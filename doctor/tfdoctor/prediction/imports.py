@@ -39,6 +39,8 @@ def find_import_failure(
     python = value_of(facts.python)
     if is_tensorflow_shadowed(tensorflow):
         return Cause.SHADOWED_MODULE, f"{tensorflow.shadowed_by} is imported in its place."
+    if tensorflow.archive is not None:
+        return Cause.DAMAGED_FILE, f"It is in an archive, {tensorflow.archive}, without its shared objects."
     if tensorflow.missing_files:
         return (
             Cause.DAMAGED_FILE,

@@ -13,6 +13,7 @@ and those that require it.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -46,6 +47,7 @@ __all__ = [
     "find_module_distribution",
     "find_tested_version",
     "get_import_table",
+    "is_known_to_work",
     "list_removed_distutils",
     "list_unmet_requirements",
     "parse_required_name",
@@ -69,6 +71,8 @@ KERAS_ERROR_PREFIX = "tf.keras: "
 """The beginning of an error with which only tf.keras fails, not the import."""
 NUMPY_1_DIFFERENCE = "numpy-1"
 """The difference of an extension module that was compiled for NumPy 1, while NumPy 2 is installed."""
+OTHER_PYTHON_DIFFERENCE = "other-python"
+"""The difference of an extension module that was compiled for another Python."""
 COMPILED_MODULES = ("zlib", "binascii", "ssl", "ctypes", "bz2", "lzma", "hashlib", "uuid")
 """Standard library modules that load system libraries."""
 LEGACY_KERAS_VARIABLE = "TF_USE_LEGACY_KERAS"
@@ -173,6 +177,29 @@ def plan_rehearsal(
         reasons=oddities,
         keras_modules=keras,
     )
+
+
+def is_known_to_work(
+    python: PythonFacts,
+    tensorflow: TensorFlowFacts,
+    table: ImportNeeds,
+    package: str,
+    variables: Mapping[str, str],
+    compat: Compat,
+) -> bool:
+    """Return whether versions and files show that a package works, wherever Python finds it, with all that requires it."""
+    if any(
+        companion.package == package
+        for companion in compat.find_incompatible_packages(
+            tensorflow.version, python.list_installed_versions(), variables, absent=python.absent
+        )
+    ):
+        return False
+    dependents = _list_dependents(python, {package})
+    oddities = _iter_oddities(
+        dataclasses.replace(python, shadows=()), tensorflow, table, variables, compat, set()
+    )
+    return not any(oddity.module in dependents for oddity in oddities)
 
 
 def uses_legacy_keras(variables: Mapping[str, str], version: str | None, compat: Compat) -> bool:
@@ -352,6 +379,8 @@ def _iter_oddities(
             yield RehearsalReason(
                 name, f"{name} {distribution.version} is compiled for NumPy 1, and NumPy 2 is installed"
             )
+        if OTHER_PYTHON_DIFFERENCE in differences:
+            yield RehearsalReason(name, f"{name} {distribution.version} is compiled for another Python")
     for name, installed_versions in list_versions_laid_over(python).items():
         if name in relevant:
             yield RehearsalReason(

@@ -306,6 +306,7 @@ def _make_tensorflow_facts(raw: Mapping[str, Any], python: PythonFacts, shadow: 
         shadowed_by=str(shadow) if shadow else None,
         conda_build=conda_package.build if conda_package else None,
         plugins=tuple(map(str, raw.get("plugins") or ())),
+        archive=raw.get("archive"),
     )
 
 

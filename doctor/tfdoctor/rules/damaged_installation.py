@@ -11,6 +11,9 @@ The check tests whether a few files exist that every TensorFlow needs, and compa
 the folder. It also compares the files that an import loads with the list that was installed with them (RECORD): they
 must exist, have the recorded size, be readable, and still be Python.
 
+A TensorFlow in an archive (PYTHONPATH names a .zip, .whl or .pyz file) cannot be imported either: the loader opens
+shared objects only as files.
+
 What to do
 ----------
 Install it again, with --force-reinstall.
@@ -18,6 +21,7 @@ Install it again, with --force-reinstall.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.causes.steps import Install
@@ -25,9 +29,11 @@ from tfdoctor.core.facts import Absent, Unknown
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.prediction.build import find_distributions_without_package, find_unreadable_package
 from tfdoctor.prediction.failures import list_damaged_tensorflow_files
+from tfdoctor.prediction.shadowing import find_leading_folder
 from tfdoctor.remedies.pip import format_check_command, format_pip_install, quote
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared.companions import DAMAGE_PREDICATES
+from tfdoctor.rules.shared.variable_origins import make_python_path_removal_remedy
 
 if TYPE_CHECKING:
     from tfdoctor.core.facts import Distribution, TensorFlowFacts
@@ -84,6 +90,8 @@ def _build_missing_files_finding(context: RuleContext, tensorflow: TensorFlowFac
     """Return the finding about missing files that every TensorFlow has."""
     missing, folder = tensorflow.missing_files, tensorflow.core_dir
     requirement = _format_requirement(context, tensorflow.distribution or "tensorflow")
+    if tensorflow.archive is not None:
+        return _build_archive_finding(context, tensorflow, requirement)
     return RULE.make_finding(
         Cause.DAMAGED_FILE,
         Severity.ERROR,
@@ -91,6 +99,33 @@ def _build_missing_files_finding(context: RuleContext, tensorflow: TensorFlowFac
         title="TensorFlow's installation is damaged: files are missing",
         evidence=[Evidence(folder, f"{entry} is not there") for entry in missing],
         remedies=[_build_reinstall_remedy(context, [requirement])],
+    )
+
+
+def _build_archive_finding(context: RuleContext, tensorflow: TensorFlowFacts, requirement: str) -> Finding:
+    """Return the finding about a TensorFlow that Python finds only in an archive."""
+    archive = str(tensorflow.archive)
+    remedy = Remedy(
+        "Install TensorFlow.",
+        (format_pip_install(context.target, [requirement]), format_check_command(context.target)),
+        steps=(Install((requirement,)),),
+    )
+    leader = find_leading_folder(context.facts, archive)
+    if leader is not None:
+        removal = make_python_path_removal_remedy(context, leader)
+        remedy = replace(
+            remedy,
+            text=f"{removal.text} Then install TensorFlow.",
+            commands=(*removal.commands[:-1], *remedy.commands),
+            steps=(*removal.steps, *remedy.steps),
+        )
+    return RULE.make_finding(
+        Cause.DAMAGED_FILE,
+        Severity.ERROR,
+        f"Python finds TensorFlow in {archive} and can load no shared object out of an archive: import tensorflow fails.",
+        title=f"TensorFlow is in an archive, which cannot work: {archive}",
+        evidence=[Evidence(tensorflow.package_dir, "is a member of the archive, not a folder")],
+        remedies=[remedy],
     )
 
 

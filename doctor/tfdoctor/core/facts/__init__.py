@@ -596,7 +596,9 @@ class TensorFlowFacts:
     cuda_config: dict[str, str]
     """TF_* values of cuda_config.h: {"TF_CUDA_VERSION": "12.5.1"}."""
     shadowed_by: str | None = None
-    """A tensorflow.py or tensorflow/ in the working directory."""
+    """A tensorflow.py or tensorflow/ in the working directory, or in an archive that comes first on Python's path."""
+    archive: str | None = None
+    """The archive (ZIP, wheel) that contains the package; None if it is in a folder."""
     plugins: tuple[str, ...] = ()
     """Shared objects in tensorflow-plugins/, which every import of TensorFlow loads."""
     conda_build: str | None = None

@@ -14,7 +14,8 @@ class FileDifference:
     what: str
     """The difference: "missing", "empty", "cut" (shorter), "changed" (other content that may work), "altered" (other
     content of the same size; of TensorFlow only objects that are none of this machine), "syntax" (not valid Python),
-    "unreadable" or "numpy-1" (as installed, but compiled for NumPy 1, and NumPy 2 is installed)."""
+    "unreadable", "numpy-1" (as installed, but compiled for NumPy 1, and NumPy 2 is installed) or "other-python" (as
+    installed, but compiled for another Python, and nothing of the distribution for this one)."""
 
 
 @dataclass(frozen=True, slots=True)
