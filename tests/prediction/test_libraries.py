@@ -244,6 +244,29 @@ def test_limit_of_the_address_space(limit_mib: int | None, *, import_ok: bool, r
 
 
 @pytest.mark.parametrize(
+    ("version", "limit_mib", "import_ok", "registered"),
+    [
+        ("2.18.1", None, True, True),
+        ("2.18.1", 189, False, False),
+        ("2.18.1", 190, None, None),
+        ("2.18.1", 511, None, None),
+        ("2.18.1", 512, True, True),
+        ("2.10.1", 189, True, True),
+    ],
+)
+def test_limit_of_the_memory(
+    version: str, limit_mib: int | None, *, import_ok: bool | None, registered: bool | None
+) -> None:
+    """In a cgroup, 2.15.1 and 2.20.0 are killed in between by 192 to 301 MiB; older releases were not measured."""
+    facts = healthy(version)
+    limit = limit_mib << 20 if limit_mib is not None else None
+    facts = replace(facts, machine=replace(facts.machine, memory_limit=limit))
+    prediction = predict(facts, COMPAT)
+    assert (prediction.import_ok, prediction.gpu_registered) == (import_ok, registered)
+    assert prediction.cause is (Cause.OOM if import_ok is False else None)
+
+
+@pytest.mark.parametrize(
     ("real", "cause"),
     [
         ("/opt/cuda-12/libcublas.so.12", Cause.LIBS_WRONG_VERSION),

@@ -86,6 +86,42 @@ def test_limits_of_the_address_space(line: str, limits: tuple[int | None, int | 
 
 
 @pytest.mark.parametrize(
+    ("files", "limit"),
+    [
+        ({}, None),
+        ({"/proc/self/cgroup": "0::/a/b\n", "/sys/fs/cgroup/a/b/memory.max": "max\n"}, None),
+        (
+            {
+                "/proc/self/cgroup": "0::/a/b\n",
+                "/sys/fs/cgroup/a/b/memory.max": "300000000\n",
+                "/sys/fs/cgroup/a/memory.max": "200000000\n",
+                "/sys/fs/cgroup/memory.max": "max\n",
+            },
+            200000000,
+        ),
+        # A container may see the group of its host, and has only the mount point.
+        ({"/proc/self/cgroup": "0::/../..\n", "/sys/fs/cgroup/memory.max": "9\n"}, 9),
+        (
+            {
+                "/proc/self/cgroup": "9:name=systemd:/\n4:cpu,memory:/docker/1\n0::/\n",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes": "134217728\n",
+            },
+            134217728,
+        ),
+        (
+            {
+                "/proc/self/cgroup": "4:memory:/\n",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+            },
+            None,
+        ),
+    ],
+)
+def test_memory_limit_of_the_cgroups(files: dict[str, str], limit: int | None) -> None:
+    assert machine.probe(make_system(files=files)).memory_limit == limit
+
+
+@pytest.mark.parametrize(
     ("host", "container"),
     [
         ({"exists": {"/.dockerenv": True, "/run/.containerenv": True}}, "docker"),

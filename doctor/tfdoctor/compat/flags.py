@@ -13,6 +13,18 @@ __all__ = ["Flags", "load_flags"]
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryNeed:
+    """The private memory that a process with TensorFlow takes, as measured."""
+
+    releases: ReleaseSet
+    """The releases to which the numbers apply."""
+    import_mib: int
+    """With less, the import is killed."""
+    enough_mib: int
+    """With this, the GPUs were registered. Between the two, it depends on the release."""
+
+
+@dataclass(frozen=True, slots=True)
 class Flags:
     """The flags and settings in the file."""
 
@@ -26,6 +38,8 @@ class Flags:
     """The module that each backend of Keras 3 needs, by backend; empty if it needs none."""
     releases_failing_on_warnings: ReleaseSet = field(metadata={"key": "warnings"})
     """Releases that cannot be imported if warnings are errors."""
+    import_memory: MemoryNeed
+    """The memory that the import of TensorFlow takes."""
     xla_flags: frozenset[str] = field(metadata={"key": "tf_xla"})
     """All flags that TF_XLA_FLAGS accepts in any release."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.core import versions
 from tfdoctor.core.facts import Resolution, Unknown, value_of
 from tfdoctor.core.findings import Cause
+from tfdoctor.core.records import dataclass
 from tfdoctor.prediction.driver import find_missing_driver_cause
 from tfdoctor.prediction.failures import (
     find_working_folder_copy,
@@ -64,6 +65,9 @@ def find_import_failure(
             Cause.NOT_PERMITTED,
             "The limit of the address space (ulimit -v) is too low for TensorFlow's own files.",
         )
+    memory = get_short_memory(facts, build, compat)
+    if memory is not None and memory.limit < memory.import_bytes:
+        return Cause.OOM, "The memory limit is too low for the import: the kernel kills the process."
     opened_libraries = (
         loader.resolutions if loader is not None and build.has_trait("runtime-at-import") else ()
     )
@@ -82,7 +86,23 @@ def find_import_failure(
     return _find_companion_failure(facts, tensorflow, build, compat) or _find_plugin_failure(facts)
 
 
-def explain_unknown_import(facts: Facts, tensorflow: TensorFlowFacts, compat: Compat) -> str:
+@dataclass(frozen=True, slots=True)
+class ShortMemory:
+    """A limit of the memory with which TensorFlow may be killed, and what its import takes at least, in bytes."""
+
+    limit: int
+    import_bytes: int
+
+
+def get_short_memory(facts: Facts, build: Build, compat: Compat) -> ShortMemory | None:
+    """Return the memory limit if it may be too low for TensorFlow; None if there is none, or enough."""
+    limit, need = facts.machine.memory_limit, compat.flags.import_memory
+    if limit is None or build.version is None or not versions.satisfies(build.version, need.releases):
+        return None
+    return ShortMemory(limit, need.import_mib << 20) if limit < need.enough_mib << 20 else None
+
+
+def explain_unknown_import(facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat) -> str:
     """Return why it is unknown whether `import tensorflow` works; "" if there is no doubt."""
     python = value_of(facts.python)
     damage = list_damaged_tensorflow_files(python, tensorflow, compat) if python is not None else ()
@@ -90,6 +110,8 @@ def explain_unknown_import(facts: Facts, tensorflow: TensorFlowFacts, compat: Co
         return f"{damage[0].path} of TensorFlow is truncated: whether the import still works is not known."
     if isinstance(facts.rehearsal, Unknown):
         return f"Could not test whether the import works: {facts.rehearsal.why}."
+    if get_short_memory(facts, build, compat) is not None:
+        return "Whether the memory limit suffices for TensorFlow is not known."
     untested = list_untested_copies(facts, compat)
     if untested:
         return (

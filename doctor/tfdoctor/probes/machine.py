@@ -12,6 +12,10 @@ from tfdoctor.probes.files import load_text
 if TYPE_CHECKING:
     from tfdoctor.system import System
 
+MAX_CGROUPS, MAX_CGROUP_DEPTH = 64, 32
+MAX_LIMIT_DIGITS = 16
+"""The number of digits of the highest memory limit. The number that means "no limit" has more."""
+
 
 def probe(system: System) -> MachineFacts:
     """Return the facts about this machine."""
@@ -39,6 +43,7 @@ def probe(system: System) -> MachineFacts:
         or soft_limit is None
         or hard_limit is None
         or hard_limit > soft_limit,
+        memory_limit=_read_memory_limit(system),
         jetson=system.exists("/etc/nv_tegra_release"),
     )
 
@@ -60,6 +65,36 @@ def parse_address_limits(text: str) -> tuple[int | None, int | None]:
     )
     soft, hard = match.groups() if match is not None else ("", "")
     return int(soft) if soft.isdigit() else None, int(hard) if hard.isdigit() else None
+
+
+def _read_memory_limit(system: System) -> int | None:
+    """Return the lowest memory limit of this process's cgroups, in bytes; None if there is none."""
+    limits = (
+        (load_text(system, path) or "").strip()
+        for path in list_memory_limit_files(load_text(system, "/proc/self/cgroup") or "")
+    )
+    numbers = [int(limit) for limit in limits if limit.isdigit() and len(limit) <= MAX_LIMIT_DIGITS]
+    return min(numbers, default=None)
+
+
+def list_memory_limit_files(text: str) -> list[str]:
+    """Return the paths of the memory limits of all cgroups in /proc/PID/cgroup and of their parents.
+
+    In a container, only the mount point may exist.
+    """
+    paths: list[str] = []
+    for line in text.splitlines()[:MAX_CGROUPS]:
+        hierarchy, _, rest = line.partition(":")
+        controllers, _, group = rest.partition(":")
+        if hierarchy == "0":
+            mount_point, name = "/sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            mount_point, name = "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        folders = [part for part in group.split("/") if part not in ("", "..")][:MAX_CGROUP_DEPTH]
+        paths += ["/".join((mount_point, *folders[:depth], name)) for depth in range(len(folders), -1, -1)]
+    return paths
 
 
 def parse_cpu_flags(text: str) -> frozenset[str]:

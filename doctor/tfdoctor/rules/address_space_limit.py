@@ -45,7 +45,7 @@ def check(context: RuleContext) -> Result:
         if import_bytes
         else "TensorFlow cannot open them (failed to map segment from shared object) and registers no GPU"
     )
-    limit_text, needed_text = _format_size(limit), _format_size(needed_bytes)
+    limit_text, needed_text = format_memory_size(limit), format_memory_size(needed_bytes)
     commands: tuple[str, ...] = ("ulimit -v unlimited", format_check_command(context.target))
     text = "Raise the limit, in the shell or the script that starts the program."
     if not context.facts.machine.can_raise_limit:
@@ -69,7 +69,7 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def _format_size(size: int) -> str:
+def format_memory_size(size: int) -> str:
     """Return a size in MiB or GiB."""
     return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size >> 20} MiB"
 

@@ -141,6 +141,8 @@ class MachineFacts:
     """The limit of a process's address space in bytes (`ulimit -v`); None if there is none or it is not known."""
     can_raise_limit: bool = True
     """Whether this user may raise that limit: the hard limit is higher, or the user is root."""
+    memory_limit: int | None = None
+    """The limit of the memory of this process's cgroups in bytes; None if there is none or it is not known."""
     jetson: bool = False
     """Whether the machine is an NVIDIA Jetson, whose GPU is not on the PCI bus."""
 
