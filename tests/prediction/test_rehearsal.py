@@ -154,6 +154,16 @@ def test_distutils_of_setuptools_is_rehearsed():
     )  # Python 3.11 still has distutils
 
 
+@pytest.mark.parametrize(
+    ("location", "is_rehearsed"),
+    [(SITE, False), ("/srv/libs", True), ("/srv/lib/python3.12/site-packages", True)],
+)
+def test_distutils_of_a_folder_whose_pth_files_are_not_read(location: str, *, is_rehearsed: bool) -> None:
+    """`pip install --target FOLDER` puts setuptools into a folder of PYTHONPATH: its .pth file has no effect there."""
+    facts = make_facts(version="2.18.1", python="3.12", setuptools={"location": location})
+    assert ("distutils" in {name.partition(".")[0] for name in plan_modules(facts)[0]}) is is_rehearsed
+
+
 def test_dependency_of_setuptools_causes_missing_distutils():
     error = ImportResult(
         "distutils",

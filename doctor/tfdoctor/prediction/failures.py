@@ -23,6 +23,7 @@ from tfdoctor.prediction.rehearsal import (
     list_versions_laid_over,
     parse_required_name,
     predict_keras,
+    reads_pth_files,
 )
 from tfdoctor.prediction.shadowing import find_leading_folder, find_leading_package, get_sys_path_folder
 
@@ -368,7 +369,7 @@ def _make_failure(
             is_missing = False
         elif installed is not None and module.not_found.partition(".")[0] == "distutils":
             is_missing = False  # setuptools provides distutils, and hides its own import errors
-            if not _reads_pth_files(python, installed.location):
+            if not reads_pth_files(python, installed.location):
                 unread_folder = installed.location
             suspects = _list_unmet_packages(python) or _list_deviating_names(rehearsal)
             required_suspects = (
@@ -424,12 +425,6 @@ def _find_missing_standard_module(python: PythonFacts, module: ImportResult) -> 
     is_removed = name in REMOVED_STANDARD_MODULES and versions.is_at_least(python.version, "3.12")
     is_standard = name in sys.stdlib_module_names and not is_replaced and not is_removed
     return name if is_standard and not any(shadow.name == name for shadow in python.shadows) else ""
-
-
-def _reads_pth_files(python: PythonFacts, folder: str) -> bool:
-    """Return whether Python reads the .pth files in a folder: it does only in its own and the user's site folders."""
-    own_folders = (*python.site_packages, python.user_site)
-    return folder in own_folders or folder.endswith(("/site-packages", "/dist-packages"))
 
 
 def _is_at_or_below(path: str, parent: str) -> bool:

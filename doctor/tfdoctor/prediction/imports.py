@@ -65,7 +65,7 @@ def find_import_failure(
             Cause.NOT_PERMITTED,
             "The limit of the address space (ulimit -v) is too low for TensorFlow's own files.",
         )
-    memory = get_short_memory(facts, build, compat)
+    memory = get_short_memory(facts, tensorflow.version, compat)
     if memory is not None and memory.limit < memory.import_bytes:
         return Cause.OOM, "The memory limit is too low for the import: the kernel kills the process."
     opened_libraries = (
@@ -94,15 +94,15 @@ class ShortMemory:
     import_bytes: int
 
 
-def get_short_memory(facts: Facts, build: Build, compat: Compat) -> ShortMemory | None:
+def get_short_memory(facts: Facts, release: str | None, compat: Compat) -> ShortMemory | None:
     """Return the memory limit if it may be too low for TensorFlow; None if there is none, or enough."""
     limit, need = facts.machine.memory_limit, compat.flags.import_memory
-    if limit is None or build.version is None or not versions.satisfies(build.version, need.releases):
+    if limit is None or release is None or not versions.satisfies(release, need.releases):
         return None
     return ShortMemory(limit, need.import_mib << 20) if limit < need.enough_mib << 20 else None
 
 
-def explain_unknown_import(facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat) -> str:
+def explain_unknown_import(facts: Facts, tensorflow: TensorFlowFacts, compat: Compat) -> str:
     """Return why it is unknown whether `import tensorflow` works; "" if there is no doubt."""
     python = value_of(facts.python)
     damage = list_damaged_tensorflow_files(python, tensorflow, compat) if python is not None else ()
@@ -110,7 +110,7 @@ def explain_unknown_import(facts: Facts, tensorflow: TensorFlowFacts, build: Bui
         return f"{damage[0].path} of TensorFlow is truncated: whether the import still works is not known."
     if isinstance(facts.rehearsal, Unknown):
         return f"Could not test whether the import works: {facts.rehearsal.why}."
-    if get_short_memory(facts, build, compat) is not None:
+    if get_short_memory(facts, tensorflow.version, compat) is not None:
         return "Whether the memory limit suffices for TensorFlow is not known."
     untested = list_untested_copies(facts, compat)
     if untested:

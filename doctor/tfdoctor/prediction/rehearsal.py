@@ -54,6 +54,7 @@ __all__ = [
     "plan_rehearsal",
     "predict_companion",
     "predict_keras",
+    "reads_pth_files",
     "uses_legacy_keras",
 ]
 
@@ -291,6 +292,14 @@ def list_removed_distutils(python: PythonFacts, table: ImportNeeds) -> tuple[str
     )
 
 
+def reads_pth_files(python: PythonFacts, folder: str) -> bool:
+    """Return whether Python reads the .pth files in a folder: it does only in its own and the user's site folders.
+
+    Debian's folders end with dist-packages. A folder of PYTHONPATH is not read, whatever its name is.
+    """
+    return folder in (*python.site_packages, python.user_site) or folder.endswith("/dist-packages")
+
+
 def find_module_distribution(module: str) -> str:
     """Return the distribution that contains a module, such as "protobuf" for "google.protobuf.message"."""
     for name, distribution in MODULE_DISTRIBUTIONS.items():
@@ -386,6 +395,15 @@ def _iter_oddities(
             yield RehearsalReason(
                 name, f"{name} {' and '.join(installed_versions)} are registered in one folder"
             )
+    setuptools = installed.get("setuptools")
+    if (
+        setuptools is not None
+        and list_removed_distutils(python, table)
+        and not reads_pth_files(python, setuptools.location)
+    ):
+        yield RehearsalReason(
+            "setuptools", f"Python does not read setuptools' .pth file in {setuptools.location}: no distutils"
+        )
     for unmet in unmet_requirements:
         if unmet.installed_version is None or unmet.package not in {*relevant, *needed}:
             yield RehearsalReason(

@@ -131,7 +131,7 @@ def _run_gpu_stages(facts: Facts, tensorflow: TensorFlowFacts, build: Build, com
     missing = list_missing_libraries(facts, build)
     reasons: list[str] = []
     doubts: list[str] = []
-    import_doubt = explain_unknown_import(facts, tensorflow, build, compat)
+    import_doubt = explain_unknown_import(facts, tensorflow, compat)
     import_ok = None if import_doubt else True
 
     def predict_no_gpu(cause: Cause, reason: str) -> Prediction:

@@ -35,10 +35,14 @@ REQUESTS_BY_CONTAINER = {
 
 
 def check(context: RuleContext) -> Result:
-    limit, build = context.facts.machine.memory_limit, context.build
+    limit, tensorflow = context.facts.machine.memory_limit, context.tensorflow
     if limit is None:
         return NotApplicable("the memory is not limited")
-    memory = get_short_memory(context.facts, build, context.compat) if build is not None else None
+    memory = (
+        get_short_memory(context.facts, tensorflow.version, context.compat)
+        if tensorflow is not None
+        else None
+    )
     if memory is None:
         return ()
     is_fatal = limit < memory.import_bytes
