@@ -138,12 +138,16 @@ class Stock:
             _break_environment(person)
             yield person
         finally:
-            person.revert_moves()
-            self.get(story.base).restore()
-            for aside in self.folder.glob(f"{person.root.name}.*"):  # a command may have moved it there
-                shutil.rmtree(aside)
-            shutil.rmtree(person.work)
-            self._busy_path(person.root).unlink()
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # an end in between would leave it broken
+            try:
+                person.revert_moves()
+                self.get(story.base).restore()
+                for aside in self.folder.glob(f"{person.root.name}.*"):  # a command may have moved it there
+                    shutil.rmtree(aside)
+                shutil.rmtree(person.work)
+                self._busy_path(person.root).unlink()
+            finally:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
     def keep(self, story: Story) -> User:
         """Leave an environment broken for inspection; the next run restores it. Raise Undrawn."""
