@@ -22,8 +22,9 @@ MAX_COPIED_BYTES = 1 << 16
 Programs may write into them in place.
 """
 COPIED_FOLDERS = ("bin", "etc", "conda-meta")
-CERTIFICATES = "cacert.pem"
-"""Files to which a machine's own certificate authority may be added in place."""
+WRITTEN_IN_PLACE = ("/cacert.pem", "/REQUESTED")
+"""Files that are written in place: a machine's certificate authority is added, and uv marks what was asked for in files
+that its cache and other environments share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Snapshot:
         lines += [f"was not there: {path}" for path in sorted(current.keys() - self.entries.keys())]
         for path in sorted(current.keys() & self.entries.keys()):
             before, after = self.entries[path], current[path]
-            if before == after or path.endswith(f"/{CERTIFICATES}"):
+            if before == after or path.endswith(WRITTEN_IN_PLACE):
                 continue
             if replace(before, inode=0) != replace(after, inode=0):
                 lines.append(f"changed: {path}: {before} -> {after}")
@@ -141,7 +142,7 @@ class Snapshot:
 
 def _needs_copy(path: str, size: int) -> bool:
     rewritten = path.startswith((*(f"{name}/" for name in COPIED_FOLDERS), "pyvenv.cfg"))
-    return (rewritten and size < MAX_COPIED_BYTES) or path.endswith(f"/{CERTIFICATES}")
+    return (rewritten and size < MAX_COPIED_BYTES) or path.endswith(WRITTEN_IN_PLACE)
 
 
 def _remove(path: Path) -> None:

@@ -138,7 +138,9 @@ class Stock:
             _break_environment(person)
             yield person
         finally:
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # an end in between would leave it broken
+            signal.pthread_sigmask(
+                signal.SIG_BLOCK, {signal.SIGTERM}
+            )  # an end in between would leave it broken
             try:
                 person.revert_moves()
                 self.get(story.base).restore()
