@@ -40,6 +40,8 @@ CONTENTS_FOLDER, MANIFEST_FILE = "files", "manifest.json"
 """The names of the folder of saved contents, and of the list of paths, in the folder of a step."""
 REWRITTEN_FOLDERS = frozenset({"bin", "etc", "conda-meta", "Scripts"})
 """Folders whose files programs rewrite in place: the `#!` line of scripts, and conda's history."""
+INSTALLER_FILES = frozenset({"REQUESTED", "INSTALLER", "RECORD", "direct_url.json"})
+"""Files of a .dist-info folder that uv writes in place, also if it links the others from its cache."""
 SITE_FOLDER_NAMES = frozenset({"site-packages", "dist-packages"})
 """The names of folders in which packages are installed."""
 MAX_COPY_BYTES, MAX_SITE_COPY_BYTES, MAX_NAMED_COPY_BYTES = 1 << 20, 64 << 10, 16 << 20
@@ -331,6 +333,7 @@ def _needs_copy(path: str, state: PathState, scope: Scope) -> bool:
         path.split("/", 1)[0] in REWRITTEN_FOLDERS
         or path == "pyvenv.cfg"
         or name.endswith(".pth")
+        or (name in INSTALLER_FILES and folder.endswith(".dist-info"))
         or (state.size <= MAX_SITE_COPY_BYTES and folder.rpartition("/")[2] in SITE_FOLDER_NAMES)
     )
 
