@@ -581,6 +581,17 @@ def test_package_in_the_working_folder_shadows():
     )  # although its version is a known conflict
 
 
+@pytest.mark.parametrize(("is_imported", "works"), [(True, True), (False, False)])
+def test_rehearsal_decides_which_of_two_versions_is_there(*, is_imported: bool, works: bool) -> None:
+    """Two protobufs are registered in one folder: the table would blame the one that is named first."""
+    facts = make_facts()
+    old = Distribution("protobuf", "3.5.2", SITE)
+    facts = with_python(facts, distributions=(old, *facts.python.value.distributions))
+    results = [ImportResult("google.protobuf", "", "")] if is_imported else []
+    facts = with_rehearsal(facts, *results, oddities=[RehearsalReason("protobuf", "…")])
+    assert (context(facts).prediction.import_ok is not False) is works
+
+
 def test_odd_dependency_of_a_good_package_is_the_cause():
     error = ImportResult("h5py", "x", "TypeError", frames=(f"{SITE}/h5py/__init__.py",))
     facts = with_rehearsal(make_facts({"numpy": "9.9"}), error, oddities=[RehearsalReason("numpy", "…")])

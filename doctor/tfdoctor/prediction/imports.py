@@ -19,7 +19,11 @@ from tfdoctor.prediction.failures import (
     list_untested_copies,
 )
 from tfdoctor.prediction.libraries import compute_needed_address_space, list_forbidden_files
-from tfdoctor.prediction.rehearsal import BREAKING_DIFFERENCES, list_removed_distutils
+from tfdoctor.prediction.rehearsal import (
+    BREAKING_DIFFERENCES,
+    list_removed_distutils,
+    list_versions_laid_over,
+)
 from tfdoctor.prediction.shadowing import find_leading_folder, find_leading_package
 
 if TYPE_CHECKING:
@@ -214,10 +218,13 @@ def find_broken_companions(
         build.version, python.list_installed_versions(), facts.environment.variables, absent=python.absent
     )
     imported = list_imported_distributions(value_of(facts.rehearsal))
+    # Of two versions in one folder, nobody knows whose files are there, but the rehearsal tried them.
+    laid_over = list_versions_laid_over(python)
     return tuple(
         companion
         for companion in companions
         if find_working_folder_copy(python, companion.package) is None
+        and not (companion.package in laid_over and companion.package in imported)
         and (companion.broken_versions or companion.package not in imported)
     )
 
