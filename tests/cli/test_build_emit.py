@@ -504,3 +504,42 @@ def test_user_of_the_image(tfdoctor: Tfdoctor, uid: str) -> None:
     assert f"\nUSER {uid}\nWORKDIR" in text
     command = f'settle.sh "$since" /opt/tensorflow/bin/python {uid} /opt/tensorflow\n'
     assert (command in text) is (uid != "0"), "root needs no owner: files of other layers would be copied"
+
+
+# ---------------------------------------------------------------- index with a login
+
+
+@pytest.fixture
+def netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a netrc file that has the login of pypi.example."""
+    path = tmp_path / "netrc"
+    path.write_text("machine pypi.example login me password s3:Zq\n", encoding="ascii")
+    monkeypatch.setenv("NETRC", str(path))
+    return path
+
+
+@pytest.mark.usefixtures("netrc")
+@pytest.mark.parametrize(
+    "form", ["--print", "compose", "devcontainer", "k8s", "requirements", "sbom", "context"]
+)
+def test_password_of_the_index_is_in_no_emitted_file(tfdoctor: Tfdoctor, tmp_path: Path, form: str) -> None:
+    folder = tmp_path / "image"
+    options = ["--print"] if form == "--print" else ["--emit", form]
+    options += [str(folder)] if form == "context" else []
+    result = tfdoctor(*BUILD_215, "--index", "https://pypi.example/simple/", *options)
+    assert result.status == 0, result.err
+    text = result.out + result.err
+    if form == "context":
+        text += b"".join(read_folder(folder).values()).decode()
+    assert "Zq" not in text
+    assert ("--mount=type=secret,id=pip.conf,required=true" in text) is (form in ("--print", "context"))
+    assert (".config/pip/pip.conf" in text) is (form in ("compose", "devcontainer", "context"))
+    if form == "compose":
+        document = yaml.safe_load(text)
+        assert document["services"]["tensorflow"]["build"]["secrets"] == [*document["secrets"]]
+
+
+@pytest.mark.usefixtures("netrc")
+def test_apptainer_has_no_secrets(tfdoctor: Tfdoctor) -> None:
+    result = tfdoctor(*BUILD_215, "--index", "https://pypi.example/", "--emit", "apptainer")
+    assert (result.status, "no secrets" in result.err) == (2, True)

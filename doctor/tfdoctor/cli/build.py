@@ -37,6 +37,7 @@ from tfdoctor.core.errors import Error, ExitCode, UsageError
 from tfdoctor.core.text import clean_line
 from tfdoctor.images.emit import EmittedImage, Form, make_default_tag
 from tfdoctor.images.emit import emit as format_emitted
+from tfdoctor.images.index_login import find_index_login
 from tfdoctor.images.write import DEFAULT_UID, MAX_UID, UserAdditions, validate_index, validate_reference
 from tfdoctor.planning import Method, Recipe, Request
 from tfdoctor.planning.arguments import make_plan, parse_python_version, validate_driver
@@ -46,12 +47,14 @@ from tfdoctor.render.json import write_json
 from tfdoctor.render.plan import format_bytes, make_recommendation_json, render_recommendation
 from tfdoctor.render.progress import open_progress
 from tfdoctor.render.terminal import ERR, OUT
+from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.core.findings import Verification
     from tfdoctor.images.engine import ContainerEngine
+    from tfdoctor.images.index_login import IndexLogin
     from tfdoctor.planning import Option, Recommendation
     from tfdoctor.verification.simulate.request import SimulatedGpus
 
@@ -175,12 +178,15 @@ def build(
     _check_platform_and_proxy(platform, proxy)
     compat, gpu = Compat.load(), gpu or simulate
     simulation = _parse_build_simulation(compat, simulate or (), driver=driver, no_verify=no_verify)
+    ca_file = str(ca_cert) if ca_cert is not None else None
+    login = find_index_login(validate_index(index), LiveSystem()) if index is not None else None
     extras = UserAdditions(
         requirements=read_requirement_lines(requirements or (), package or ()),
         ca_certificate=_load_certificate(ca_cert) if ca_cert is not None else None,
-        index_url=validate_index(index) if index is not None else None,
+        index_url=login.index_url if login is not None else index,
+        index_needs_login=login is not None,
         platform=platform,
-        uid=uid,
+        uid=_choose_user_id(emit, uid, login),
     )
     request = Request(
         tensorflow=tf,
@@ -199,15 +205,19 @@ def build(
     image_name = _parse_tag(tag) if tag is not None else make_default_tag(option)
     if extras.requirements:
         _check_requirements(
-            option, extras, ca_cert=ca_cert, proxy=proxy, quiet=quiet or as_json, without_index=is_text_only
+            option,
+            extras,
+            login,
+            ca_file=ca_file,
+            proxy=proxy,
+            quiet=quiet or as_json,
+            without_index=is_text_only,
         )
     if is_text_only or dry_run:
         if base is not None:
             option = _adapt_to_base(option)
         if pin:
-            option = _pin_base(option, ca_file=str(ca_cert) if ca_cert is not None else None, proxy=proxy)
-        if emit is Form.apptainer:  # its container runs as the user who starts it, and needs no other user
-            extras = dataclasses.replace(extras, uid=0)
+            option = _pin_base(option, ca_file=ca_file, proxy=proxy)
         for_any_host = anywhere or (is_text_only and not (gpu or driver))
         given_options = (
             ("--gpu", gpu), ("--driver", driver), ("--anywhere", for_any_host),
@@ -222,6 +232,7 @@ def build(
             command=format_command(option, given_options),
             uid=uid,
             unpinned_requirements=extras.requirements,
+            needs_pip_config=login is not None,
             build_options=_format_engine_options(("--platform", platform), ("--network", network)),
         )
         if folder is not None:
@@ -232,14 +243,9 @@ def build(
             )
         return ExitCode.OK
     settings = BuildSettings(
-        tag=image_name,
-        registry=registry,
-        ca_file=str(ca_cert) if ca_cert is not None else None,
-        proxy=proxy,
-        no_cache=no_cache,
-        network=network,
+        image_name, registry, ca_file, proxy, no_cache=no_cache, network=network, login=login
     )
-    engine, verification = connect(), None
+    engine, verification, digest = connect(), None, None
     if not confirm_download(_describe_download(option, image_name), yes=yes, quiet=quiet or as_json):
         return ExitCode.FOUND
     start_time = time.monotonic()
@@ -254,25 +260,22 @@ def build(
             engine, compat, image.id, image_name, simulation, as_json=as_json, verbose=verbose, quiet=quiet
         )
     failed_verification = verification is not None and verification.ok is False
-    digest = (
-        _push_image(
+    if push:
+        digest = _push_image(
             engine,
             image_name,
             failed_verification=failed_verification,
             quiet=quiet or as_json,
             verbose=verbose,
         )
-        if push
-        else None
-    )
     if as_json:
-        image_document = {
+        document = {
             "id": image.id,
             "tags": list(image.tags),
             "size_bytes": image.size_bytes,
             "pushed": digest,
         }
-        write_json(make_build_json(option, context.dockerfile, image_document, verification))
+        write_json(make_build_json(option, context.dockerfile, document, verification))
     return ExitCode.FOUND if failed_verification else ExitCode.OK
 
 
@@ -289,6 +292,20 @@ def _describe_download(option: Option, image_name: str) -> str:
         f"Downloads up to {format_bytes(downloads)} for {image_name}{size}.",
     ]
     return "\n".join(lines)
+
+
+def _choose_user_id(emit: Form | None, uid: int, login: IndexLogin | None) -> int:
+    """Return the ID of the image's user: root for Apptainer, whose container runs as the user who starts it.
+
+    Raise UsageError if Apptainer would store the login of the index in the image.
+    """
+    if emit is not Form.apptainer:
+        return uid
+    if login is not None:
+        raise UsageError(
+            "--emit apptainer: Apptainer's build has no secrets, so the index's login would be in the image."
+        )
+    return 0
 
 
 def _print_plan(
@@ -459,8 +476,9 @@ def _check_push(tag: str | None, *, push: bool, builds_image: bool) -> None:
 def _check_requirements(
     option: Option,
     extras: UserAdditions,
+    login: IndexLogin | None,
     *,
-    ca_cert: Path | None,
+    ca_file: str | None,
     proxy: str | None,
     quiet: bool,
     without_index: bool,
@@ -485,10 +503,12 @@ def _check_requirements(
             constraints,
             option.python,
             env=os.environ,
-            index_url=extras.index_url,
-            ca_file=str(ca_cert) if ca_cert is not None else None,
+            index_url=login.url if login is not None else extras.index_url,
+            ca_file=ca_file,
             proxy=proxy,
         )
+    if login is not None:
+        result = PrecheckResult(login.redact(result.conflict_reason), login.redact(result.unknown_reason))
     if result.conflict_reason:
         reason = result.conflict_reason.rstrip(".")
         msg = f"your requirements cannot be installed beside TensorFlow {option.tensorflow}: {reason}."

@@ -118,7 +118,11 @@ def precheck_requirements(
     if proxy is not None:
         child_env |= {"HTTPS_PROXY": proxy, "HTTP_PROXY": proxy, "https_proxy": proxy, "http_proxy": proxy}
     wheel_options = ("--only-binary", ":all:")
-    index_options = ("--index-url", index_url) if index_url is not None else ()
+    index_options: tuple[str, ...] = ()
+    if index_url is not None:  # not as an option, because every user of the host can read command lines
+        child_env |= {"PIP_INDEX_URL": index_url, "UV_DEFAULT_INDEX": index_url}
+        for name in ("UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL"):
+            child_env.pop(name, None)
     if uv is not None:
         resolver_command: tuple[str, ...] = (uv, "pip")
         python_options: tuple[str, ...] = (

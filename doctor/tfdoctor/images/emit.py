@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 from tfdoctor.core import versions
 from tfdoctor.core.text import clean_line
 from tfdoctor.images import apptainer, sbom
-from tfdoctor.images.write import CUDA_CACHE_FOLDER, DEFAULT_UID, LOCK_FILES, get_python_command
+from tfdoctor.images.write import (
+    CUDA_CACHE_FOLDER,
+    DEFAULT_UID,
+    LOCK_FILES,
+    PIP_CONFIG_SECRET,
+    get_python_command,
+)
 from tfdoctor.remedies.image import format_start_command
 
 if TYPE_CHECKING:
@@ -24,6 +30,8 @@ __all__ = ["CUDA_CACHE_VOLUME", "EmittedImage", "Form", "emit", "format_run_comm
 
 BUILD_FOLDER = "./tensorflow-image"
 """The folder beside an emitted file in which the build context is expected."""
+PIP_CONFIG_FILE = ".config/pip/pip.conf"
+"""The user's configuration of pip, below the home directory."""
 CUDA_CACHE_VOLUME = "tensorflow-cuda-cache"
 """Name of the volume for compiled CUDA kernels in the commands and files that tfdoctor writes."""
 
@@ -56,6 +64,8 @@ class EmittedImage:
     """Requirements that are not pinned. Their versions are known only after the build."""
     build_options: tuple[str, ...] = ()
     """Additional options for `docker build`, such as `--network host`."""
+    needs_pip_config: bool = False
+    """Whether the build needs pip's configuration as a secret, because the package index needs a login."""
 
     def format_build_command(self, program: str, folder: str, *options: str) -> str:
         """Return the command line that builds the folder.
@@ -63,7 +73,12 @@ class EmittedImage:
         `program` is `docker build` or another builder. `folder` must be quoted for a shell. `options` are added to
         `build_options`.
         """
-        return " ".join((program, *self.build_options, *options, f"-t {self.tag}", folder))
+        secret_options = (
+            (f'--secret id={PIP_CONFIG_SECRET},src="$HOME/{PIP_CONFIG_FILE}"',)
+            if self.needs_pip_config
+            else ()
+        )
+        return " ".join((program, *self.build_options, *secret_options, *options, f"-t {self.tag}", folder))
 
 
 def make_default_tag(option: Option) -> str:
@@ -94,13 +109,17 @@ def emit(form: Form, image: EmittedImage) -> str:
 
 def _format_compose(image: EmittedImage) -> str:
     """Return a compose file with a service that runs the image with all GPUs."""
+    build, secrets = BUILD_FOLDER, ""
+    if image.needs_pip_config:
+        build = f"{{context: {BUILD_FOLDER}, secrets: [{PIP_CONFIG_SECRET}]}}"
+        secrets = f'secrets:\n  {PIP_CONFIG_SECRET}: {{file: "${{HOME}}/{PIP_CONFIG_FILE}"}}\n'
     return (
         f"# {image.command} makes the image. So does `docker compose build`, after\n"
         f"# {image.command} --emit context {BUILD_FOLDER}\n"
         "services:\n"
         "  tensorflow:\n"
         f"    image: {image.tag}\n"
-        f"    build: {BUILD_FOLDER}\n"
+        f"    build: {build}\n"
         "    shm_size: 1gb  # NCCL uses it between GPUs\n"
         "    ulimits: {memlock: -1}\n"
         f"    user: \"{image.uid}\"  # where this folder is another user's: that one's `id -u`\n"
@@ -116,14 +135,19 @@ def _format_compose(image: EmittedImage) -> str:
         "              capabilities: [gpu]\n"
         "volumes:\n"
         f"  {CUDA_CACHE_VOLUME}:\n"
+        f"{secrets}"
     )
 
 
 def _format_devcontainer(image: EmittedImage) -> str:
     """Return a devcontainer.json for the image."""
+    build: dict[str, object] = {"dockerfile": f"{BUILD_FOLDER}/Dockerfile", "context": BUILD_FOLDER}
+    if image.needs_pip_config:
+        source = f"${{localEnv:HOME}}/{PIP_CONFIG_FILE}"
+        build["options"] = ["--secret", f"id={PIP_CONFIG_SECRET},src={source}"]
     document = {
         "name": f"TensorFlow {image.option.tensorflow}",
-        "build": {"dockerfile": f"{BUILD_FOLDER}/Dockerfile", "context": BUILD_FOLDER},
+        "build": build,
         "hostRequirements": {"gpu": True},
         "runArgs": ["--gpus", "all"],
         "mounts": [f"source={CUDA_CACHE_VOLUME},target={CUDA_CACHE_FOLDER},type=volume"],

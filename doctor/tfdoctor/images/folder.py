@@ -64,12 +64,19 @@ def _format_readme(image: EmittedImage, names: tuple[str, ...]) -> str:
         if image.unpinned_requirements
         else ""
     )
+    login_note = (
+        "The package index needs a login, which pip's configuration has: `[global]` and `index-url =\n"
+        "https://USER:PASSWORD@HOST/simple/`. BuildKit mounts it, and no layer keeps it.\n\n"
+        if image.needs_pip_config
+        else ""
+    )
     return (
         f"# TensorFlow {option.tensorflow} for NVIDIA GPUs\n\n"
         f"Python {option.python}, CUDA {option.cuda}. Made by tfdoctor {__version__}:\n\n"
         f"```sh\n{clean_line(image.command, limit=4000)}\n```\n\n"
         "## Build it\n\n"
         f"```sh\n{image.format_build_command('docker build', '.')}\n```\n\n"
+        f"{login_note}"
         "## Run it\n\n"
         f"```sh\n{format_run_command(TargetImage(tag))}\n```\n\n"
         "`/workspace` is this folder; the volume keeps what CUDA compiles for your card. The user in the container is "

@@ -80,8 +80,17 @@ _IMAGE_REFERENCE = re.compile(
 """[HOST[:PORT]/]PATH[:TAG][@sha256:DIGEST], in the grammar of registries."""
 _CONDA_SPEC = re.compile(r"[a-z][a-z0-9-]{0,60}(?:=[0-9]{1,5}(?:\.[0-9]{1,5}){0,4})?")
 """NAME or NAME=VERSION."""
-_INDEX_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]{1,255}(?:/[A-Za-z0-9._~%/\-]{0,500})?")
-"""An http or https URL without credentials, query and fragment."""
+_INDEX_URL = re.compile(
+    r"https?://(?:[A-Za-z0-9._~%+\-]{1,200}@)?[A-Za-z0-9.\-\[\]:]{1,255}(?:/[A-Za-z0-9._~%/\-]{0,500})?"
+)
+"""An http or https URL without password, query and fragment."""
+PIP_CONFIG_SECRET = "pip.conf"  # noqa: S105 - a name
+"""The ID of the build secret with the login of the package index: a configuration file of pip."""
+PIP_CONFIG_PATH = f"/run/secrets/{PIP_CONFIG_SECRET}"
+PIP_CACHE_FOLDER = "/var/cache/tfdoctor-pip"
+"""Where BuildKit mounts the cache of downloads while a step runs."""
+FIRST_CACHING_PIP = "23.1"
+"""Older versions of pip hold a whole wheel in memory to cache it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +102,11 @@ class UserAdditions:
     ca_certificate: bytes | None = None
     """A certificate in PEM form that pip uses during the build. None for the default certificates."""
     index_url: str | None = None
-    """The URL of the package index. None for the default index."""
+    """The URL of the package index, without its login. None for the default index."""
+    index_needs_login: bool = False
+    """Whether pip gets the index from a build secret, PIP_CONFIG_SECRET."""
+    caches_downloads: bool = False
+    """Whether the steps use a cache of downloads that survives a failed build. Only BuildKit has one."""
     platform: str | None = None
     """The platform of the image, such as `linux/amd64`. None for the default of the engine."""
     uid: int = DEFAULT_UID
@@ -122,11 +135,11 @@ def validate_reference(text: str) -> str:
 def validate_index(text: str) -> str:
     """Return the URL of a package index unchanged.
 
-    Raise UsageError if it is invalid. A user name or password is refused, because it would be readable in the layers.
+    Raise UsageError if it is invalid, or if it has a password, which every user of the host could read.
     """
     try:
         parts = urlsplit(text)
-        has_login = parts.username is not None or parts.password is not None
+        has_password = parts.password is not None
         _ = parts.port  # raises ValueError if it is not a number
         if parts.netloc.startswith("["):
             ipaddress.IPv6Address(parts.hostname or "")  # urlsplit of Python 3.10 does not check it
@@ -134,13 +147,13 @@ def validate_index(text: str) -> str:
         visible = text.rpartition("@")[2]  # the part before the @ may be a password
         msg = f"`{visible}` is not the address of a package index."
         raise UsageError(msg, hint="Expected an address such as https://HOST/simple/.") from error
-    if has_login:
+    if has_password:
         raise UsageError(
-            "an index with a name or password in its address would be readable in the image's layers.",
-            hint="Give an address without them, of a mirror that needs none.",
+            "--index: a password in an address can be read by everybody on this machine.",
+            hint="Put it in ~/.netrc or the keyring, and give the address without it: https://USER@HOST/simple/.",
         )
     if not _INDEX_URL.fullmatch(text):
-        msg = f"`{text}` is not the address of a package index."
+        msg = f"`{text.rpartition('@')[2]}` is not the address of a package index."
         raise UsageError(msg, hint="Expected an address such as https://HOST/simple/.")
     return text
 
@@ -276,6 +289,7 @@ def _make_template_values(
         # packages that the user adds may open the other libraries, or compile against the headers
         and not (extras.requirements and re.search(r"/include$|\.so\.", leftover.pattern))
     ]
+    caches = extras.caches_downloads and _has_caching_pip(files)
     return {
         "tool": __version__,
         "tensorflow": option.tensorflow,
@@ -284,7 +298,12 @@ def _make_template_values(
         "cudnn": option.cudnn,
         "recipe": option.recipe.value,
         "base": validate_reference(base.reference),
-        "index": validate_index(extras.index_url) if extras.index_url is not None else None,
+        "index": validate_index(extras.index_url)
+        if extras.index_url is not None and not extras.index_needs_login
+        else None,
+        "pip_config": PIP_CONFIG_PATH if extras.index_needs_login else None,
+        "mounts": _format_mounts(extras, caches=caches),
+        "cache_option": f"--cache-dir {PIP_CACHE_FOLDER}" if caches else "--no-cache-dir",
         "ca": "ca.crt" in files,
         "install": base.python_packages,
         "stale_lists": STALE_APT_LISTS if _has_nvidia_apt_lists(option) else (),
@@ -314,6 +333,22 @@ def _make_template_values(
         "command": "python" if is_in_venv else base_python,
         "conda": _make_conda_values(option),
     }
+
+
+def _has_caching_pip(files: Mapping[str, bytes]) -> bool:
+    """Return whether the pip that installs the packages is locked and can cache large wheels."""
+    match = re.search(r"^pip==(\S+)", files.get(TOOLS_FILE, b"").decode(), re.MULTILINE)
+    return match is not None and versions.satisfies(match[1], f">={FIRST_CACHING_PIP}")
+
+
+def _format_mounts(extras: UserAdditions, *, caches: bool) -> str:
+    """Return the BuildKit mounts of a step in which pip downloads, each with a space after it."""
+    mounts = []
+    if caches:
+        mounts.append(f"--mount=type=cache,target={PIP_CACHE_FOLDER},sharing=locked ")
+    if extras.index_needs_login:  # required: without the login, pip would ask the public index
+        mounts.append(f"--mount=type=secret,id={PIP_CONFIG_SECRET},required=true ")
+    return "".join(mounts)
 
 
 def _make_conda_values(option: Option) -> dict[str, object] | None:

@@ -42,6 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.engine)
 
 
+@pytest.fixture(autouse=True)
+def classic_builder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Select the classic builder, because this machine's client may have BuildKit."""
+    monkeypatch.setenv("DOCKER_BUILDKIT", "0")
+
+
 @pytest.fixture(scope="session")
 def engine(request: pytest.FixtureRequest) -> Iterator[ContainerEngine]:
     """Yield the lab's engine if the lab is on, else the first that answers; skip if none does."""

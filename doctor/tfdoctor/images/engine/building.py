@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from tfdoctor.images.engine.connection import ContainerEngine
 
 __all__ = [
+    "MAX_STEP_LINES",
     "BuildEvent",
     "BuildFailedError",
     "BuildRequest",
     "build",
+    "make_build_error",
     "make_context_archive",
     "make_unfinished_image_name",
     "remove_unfinished_image",
@@ -43,7 +45,7 @@ _STEP_IMAGE = re.compile(r"^-{2,3}> ([0-9a-f]{11,64})$")
 """The line at the end of a step, with the ID of its image."""
 UNFINISHED_REPOSITORY = "tfdoctor/unfinished"
 """The name for the finished steps of an interrupted build, so that they are not listed as `<none>`."""
-_MAX_STEP_LINES = 40
+MAX_STEP_LINES = 40
 """The most output lines of a failed step that are reported."""
 
 
@@ -64,6 +66,8 @@ class BuildRequest:
     """The platform, such as `linux/amd64`. None for the engine's default."""
     network: str | None = None
     """The network of the build steps, such as `host`. None for the engine's default."""
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """Build secrets by ID, which only BuildKit can mount (`client_build`)."""
     silence_timeout_s: int = 4 * 3600
     """Seconds without a message from the engine after which the build fails."""
 
@@ -202,7 +206,7 @@ def _parse_events(stream: Iterator[dict[str, Any]], finished_images: list[str]) 
     try:
         for message in stream:
             if "error" in message:
-                raise _make_build_error(instruction, recent_lines, message)
+                raise make_build_error(instruction, recent_lines, str(message.get("error", "")))
             aux = message.get("aux")
             if isinstance(aux, dict) and str(aux.get("ID", "")).startswith("sha256:"):
                 image = str(aux["ID"])
@@ -222,7 +226,7 @@ def _parse_events(stream: Iterator[dict[str, Any]], finished_images: list[str]) 
                     elif _BUILT.match(text):
                         image = image or _BUILT.match(text)[1]  # type: ignore[index]
                     elif text and not text.startswith(("--->", "--> ", "Removing intermediate container ")):
-                        recent_lines = [*recent_lines[-_MAX_STEP_LINES + 1 :], line.rstrip()]
+                        recent_lines = [*recent_lines[-MAX_STEP_LINES + 1 :], line.rstrip()]
                         yield BuildEvent("output", line.rstrip(), number, total)
             elif "status" in message:
                 yield make_layer_event(message, number, total)
@@ -253,12 +257,12 @@ def make_layer_event(message: dict[str, Any], number: int = 0, total: int = 0) -
     )
 
 
-def _make_build_error(step: str, recent_lines: list[str], message: dict[str, Any]) -> BuildFailedError:
+def make_build_error(step: str, recent_lines: list[str], reason: str) -> BuildFailedError:
     """Return the error for a failed build.
 
-    `recent_lines` are the last output lines of the step. The hint is derived from the engine's message or these lines.
+    `recent_lines` are the last output lines of the step. The hint is derived from the engine's reason or these lines.
     """
-    reason = clean_line(str(message.get("error", "")), limit=600)
+    reason = clean_line(reason, limit=600)
     explained_error = make_engine_error(RuntimeError(reason), "x")  # only its hint is used
     hint = explained_error.hint or _explain_output("\n".join(recent_lines))
     title = f"the step `{clean_line(step, limit=200)}` failed" if step else "the build failed"
@@ -291,6 +295,13 @@ def _explain_output(output: str) -> str:
         return (
             "The network of the build does not reach it: --proxy URL, --index URL, or the engine's settings."
         )
+    if (
+        "401 error" in lower
+        or "403 error" in lower
+        or "401 client error" in lower
+        or "403 client error" in lower
+    ):
+        return "The package index refuses the login: see the entry for its host in ~/.netrc, or the keyring."
     # pip also prints this if it cannot reach the index, so the network is checked first.
     if "could not find a version" in lower or "no matching distribution" in lower:
         return "The package index does not have it: another --index, or the requirement is wrong."

@@ -32,14 +32,22 @@ from tfdoctor.images.engine.building import (
     make_unfinished_image_name,
     remove_unfinished_image,
 )
+from tfdoctor.images.engine.client_build import build_with_client, find_buildkit_client
 from tfdoctor.images.engine.connection import make_engine_error
 from tfdoctor.images.engine.registry import apply_mirror, parse_reference
-from tfdoctor.images.write import BuildContext, UserAdditions, render_dockerfile, validate_reference
+from tfdoctor.images.write import (
+    PIP_CONFIG_SECRET,
+    BuildContext,
+    UserAdditions,
+    render_dockerfile,
+    validate_reference,
+)
 
 if TYPE_CHECKING:
     from tfdoctor.diagnosis.progress import Progress
     from tfdoctor.images.engine import BuildEvent, ContainerEngine
     from tfdoctor.images.engine.connection import Image
+    from tfdoctor.images.index_login import IndexLogin
     from tfdoctor.planning import Option
 
 __all__ = [
@@ -91,6 +99,8 @@ class BuildSettings:
     """Whether to build every step again."""
     network: str | None = None
     """The network of the build steps, such as `host`. None for the engine's default."""
+    login: IndexLogin | None = None
+    """The login of the package index. None if it needs none."""
 
 
 def with_mirror(option: Option, registry: str | None) -> Option:
@@ -139,6 +149,13 @@ def build_image(
     """
     assert option.base is not None  # noqa: S101 - every container option has one
     reference = option.base.reference
+    client = find_buildkit_client(engine)
+    if settings.login is not None and client is None:
+        raise EngineError(
+            "an index with a login needs BuildKit: the classic builder would store the password in the image.",
+            hint="Install Docker's buildx plugin (docker-buildx-plugin, docker-buildx).",
+        )
+    extras = replace(extras, caches_downloads=client is not None)
     _pull_base(engine, reference, settings, progress, platform=extras.platform)
     if is_custom_base:
         progress.begin_stage(f"Looking into {reference}")
@@ -157,16 +174,30 @@ def build_image(
         no_cache=settings.no_cache,
         platform=extras.platform,
         network=settings.network,
+        secrets={PIP_CONFIG_SECRET: settings.login.make_pip_config()} if settings.login is not None else {},
     )
+    redact = settings.login.redact if settings.login is not None else str
     image_id = ""
+
+    def report(event: BuildEvent) -> None:
+        _report_event(progress, replace(event, text=redact(event.text)))
+
     try:
-        with contextlib.closing(build(engine, request)) as events:
-            for event in events:
-                _report_event(progress, event)
-                if event.kind == "image":
-                    image_id = event.text
+        if client is not None:
+            image_id = build_with_client(engine, client, request, report)
+            progress.end_step()
+        else:
+            with contextlib.closing(build(engine, request)) as events:
+                for event in events:
+                    report(event)
+                    if event.kind == "image":
+                        image_id = event.text
     except BaseException as error:
         if isinstance(error, BuildFailedError):
+            error.message = redact(error.message)
+            error.output = tuple(map(redact, error.output))
+            if settings.login is not None:  # pip reports a refused login as a missing package
+                error.hint = f"{error.hint} Or the index refuses the login.".lstrip()
             progress.report_failure(error.step, error.output)
         _report_unfinished(engine, settings.tag, progress)
         raise
