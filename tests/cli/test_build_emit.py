@@ -543,3 +543,49 @@ def test_password_of_the_index_is_in_no_emitted_file(tfdoctor: Tfdoctor, tmp_pat
 def test_apptainer_has_no_secrets(tfdoctor: Tfdoctor) -> None:
     result = tfdoctor(*BUILD_215, "--index", "https://pypi.example/", "--emit", "apptainer")
     assert (result.status, "no secrets" in result.err) == (2, True)
+
+
+# ---------------------------------------------------------------- own code
+
+
+def test_build_folder_has_the_own_code(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+    code, folder = tmp_path / "code", tmp_path / "image"
+    (code / "lib").mkdir(parents=True)
+    (code / "lib" / "a.py").write_text("pass\n", encoding="ascii")
+    (code / "run.sh").write_text("#!/bin/sh\n", encoding="ascii")
+    (code / "run.sh").chmod(0o700)
+    options = ("--copy", str(code), "--entrypoint", "./run.sh --fast", "--dev")
+    result = tfdoctor(*EMIT_CONTEXT, str(folder), *options)
+    assert (result.status, result.err) == (0, "")
+    assert "app/" in result.out
+    assert "a.py" not in result.out
+    assert (folder / "app" / "lib" / "a.py").read_bytes() == b"pass\n"
+    modes = [stat.S_IMODE((folder / "app" / name).stat().st_mode) for name in ("run.sh", "lib/a.py")]
+    assert modes == [0o755, 0o644]
+    assert "\n!app\n" in (folder / ".dockerignore").read_text(encoding="ascii")
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    assert "| `app/` | your code |" in readme
+    assert f"--dev --copy {code} --entrypoint './run.sh --fast'" in readme
+    assert (folder / "Dockerfile").read_text(encoding="utf-8").endswith('ENTRYPOINT ["./run.sh", "--fast"]\n')
+    (code / "lib" / "b.py").write_text("pass\n", encoding="ascii")
+    (code / "run.sh").write_text("#!/bin/sh\nexit\n", encoding="ascii")
+    assert tfdoctor(*EMIT_CONTEXT, str(folder), *options).status == 2
+    assert tfdoctor(*EMIT_CONTEXT, str(folder), *options, "--force").status == 0
+    assert (folder / "app" / "lib" / "b.py").exists()
+    assert stat.S_IMODE((folder / "app" / "run.sh").stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--entrypoint", ""),
+        ("--entrypoint", "python 'x"),
+        ("--entrypoint", "python\x1b x"),
+        ("--copy", "/nowhere"),
+        ("--entrypoint", "python", "--emit", "apptainer"),
+    ],
+)
+def test_wrong_own_code_is_refused(tfdoctor: Tfdoctor, options: tuple[str, ...]) -> None:
+    result = tfdoctor(*BUILD_215, *(options if "--emit" in options else (*options, "--print")))
+    assert (result.status, result.out) == (2, "")
+    assert options[0] in result.err

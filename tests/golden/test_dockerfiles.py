@@ -263,7 +263,6 @@ def test_mirror_replaces_the_micromamba_registry() -> None:
     "index",
     [
         "https://user:sesame@mirror.example/simple/",
-        "https://sesame@mirror.example/simple/",
         "https://mirror.example/simple/\nRUN id",
         "https://mirror.example/$(id)",
         "https://mirror.example/?token=sesame",

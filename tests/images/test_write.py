@@ -15,7 +15,7 @@ from rules.make_facts import COMPAT
 from tfdoctor.core.errors import UsageError
 from tfdoctor.images.engine import image
 from tfdoctor.images.engine.image import render_context
-from tfdoctor.images.write import UserAdditions, validate_index, validate_reference
+from tfdoctor.images.write import AppFiles, UserAdditions, validate_index, validate_reference
 from tfdoctor.planning import Option, Recipe, Request
 from tfdoctor.planning.recipes import try_recipe
 from tfdoctor.prediction.fit.models import Host
@@ -223,23 +223,50 @@ def test_login_and_downloads_are_mounted_where_pip_runs() -> None:
     assert len(pip_steps) == 3
     for step in pip_steps:
         assert step.startswith(
-            "RUN --mount=type=cache,target=/var/cache/tfdoctor-pip,sharing=locked "
+            "RUN --mount=type=cache,target=/var/cache/tfdoctor,sharing=locked "
             "--mount=type=secret,id=pip.conf,required=true "
         )
+        assert "--no-index --find-links /var/cache/tfdoctor" in step
     assert "ARG PIP_CONFIG_FILE=/run/secrets/pip.conf\n" in text
     assert "PIP_INDEX_URL" not in text
-    assert "--no-cache-dir" not in text
     plain = render("2.21.0", index_url="https://x.example/")
     assert "--mount" not in plain
     assert "ARG PIP_INDEX_URL=https://x.example/\n" in plain
 
 
-def test_old_pip_does_not_cache_wheels_in_memory() -> None:
-    release = COMPAT.find_release("2.4.4")
-    assert release is not None
-    option = try_recipe(COMPAT, release, Request(python="3.6"), Host(), Recipe.CONDA_CUDA)
-    assert isinstance(option, Option)
-    assert "type=cache" not in render_context(option, UserAdditions(caches_downloads=True)).dockerfile
+def test_old_pip_does_not_cache_the_wheels_of_requirements() -> None:
+    """It would hold each in memory."""
+    for version, python, expected in (("2.4.4", "3.6", "--no-cache-dir"), ("2.21.0", "3.13", "--cache-dir")):
+        release = COMPAT.find_release(version)
+        assert release is not None
+        recipe = Recipe.CONDA_CUDA if version == "2.4.4" else Recipe.PIP_CUDA
+        option = try_recipe(COMPAT, release, Request(python=python), Host(), recipe)
+        assert isinstance(option, Option)
+        additions = UserAdditions(("six",), caches_downloads=True)
+        text = render_context(option, additions).dockerfile
+        line = next(line for line in text.splitlines() if "--constraint" in line)
+        assert f" {expected} " in line
+
+
+def test_image_to_develop_in_keeps_headers_and_has_a_compiler() -> None:
+    plain = render("2.21.0")
+    text = render("2.21.0", has_compilers=True)
+    assert "rm -rf /opt" in plain
+    assert "rm -rf /opt" not in text
+    compiler_step = text.index("g++ make")
+    assert text.index("--requirement /usr/local/share/tfdoctor/tensorflow.txt") < compiler_step
+    assert "g++" not in plain
+    with_requirements = render("2.21.0", has_compilers=True, requirements=("six",))
+    assert with_requirements.index("g++ make") < with_requirements.index("requirements.txt")
+
+
+def test_own_code_is_the_last_layer() -> None:
+    app = AppFiles({"app/train.py": b"x"}, frozenset({"app/train.py"}))
+    text = render("2.21.0", app=app, entrypoint=("python", "train.py", '--name="$A"'))
+    ending = 'COPY --chown=1000:1000 app/ /app/\nUSER 1000\nWORKDIR /app\nENTRYPOINT ["python", "train.py", "--name=\\"$A\\""]\n'
+    assert text.endswith(ending)
+    assert "CMD" not in text
+    assert render("2.21.0", app=app).endswith('WORKDIR /app\nCMD ["python"]\n')
 
 
 def test_certificate_is_removed_from_the_image() -> None:

@@ -37,8 +37,16 @@ from tfdoctor.core.errors import Error, ExitCode, UsageError
 from tfdoctor.core.text import clean_line
 from tfdoctor.images.emit import EmittedImage, Form, make_default_tag
 from tfdoctor.images.emit import emit as format_emitted
+from tfdoctor.images.folder import group_app_files
 from tfdoctor.images.index_login import find_index_login
-from tfdoctor.images.write import DEFAULT_UID, MAX_UID, UserAdditions, validate_index, validate_reference
+from tfdoctor.images.write import (
+    DEFAULT_UID,
+    MAX_UID,
+    AppFiles,
+    UserAdditions,
+    validate_index,
+    validate_reference,
+)
 from tfdoctor.planning import Method, Recipe, Request
 from tfdoctor.planning.arguments import make_plan, parse_python_version, validate_driver
 from tfdoctor.prediction.fit.models import Host
@@ -109,6 +117,16 @@ def build(
         str | None,
         option("Build on this image (Debian or Ubuntu, or with a Python).", metavar="IMAGE"),
     ] = None,
+    dev: Annotated[bool, option("Keep the headers, and add a C++ compiler.", "--dev")] = False,
+    copy: Annotated[
+        Path | None,
+        option(
+            "Also copy your code into the image, to /app, without what .dockerignore names.", metavar="FOLDER"
+        ),
+    ] = None,
+    entrypoint: Annotated[
+        str | None, option('What a container runs: "python train.py".', metavar="COMMAND")
+    ] = None,
     registry: Annotated[
         str | None, option("Pull bases from here: HOST[:PORT][/PATH].", metavar="MIRROR")
     ] = None,
@@ -170,6 +188,7 @@ def build(
 
         return check_build_file(check_file, as_json=as_json)
     from tfdoctor.images.engine import connect
+    from tfdoctor.images.engine.app_files import read_app_files
     from tfdoctor.images.engine.image import BuildSettings, build_image, render_context, with_mirror
 
     _check_output_options(emit, folder, print_only=print_only, force=force, as_json=as_json)
@@ -180,13 +199,18 @@ def build(
     simulation = _parse_build_simulation(compat, simulate or (), driver=driver, no_verify=no_verify)
     ca_file = str(ca_cert) if ca_cert is not None else None
     login = find_index_login(validate_index(index), LiveSystem()) if index is not None else None
+    if emit is Form.apptainer:
+        _check_apptainer(login, has_app=copy is not None, has_entrypoint=entrypoint is not None)
     extras = UserAdditions(
         requirements=read_requirement_lines(requirements or (), package or ()),
         ca_certificate=_load_certificate(ca_cert) if ca_cert is not None else None,
         index_url=login.index_url if login is not None else index,
         index_needs_login=login is not None,
         platform=platform,
-        uid=_choose_user_id(emit, uid, login),
+        uid=0 if emit is Form.apptainer else uid,  # its container runs as the user who starts it
+        has_compilers=dev,
+        app=read_app_files(copy) if copy is not None else AppFiles(),
+        entrypoint=_parse_entrypoint(entrypoint),
     )
     request = Request(
         tensorflow=tf,
@@ -222,6 +246,7 @@ def build(
         given_options = (
             ("--gpu", gpu), ("--driver", driver), ("--anywhere", for_any_host),
             ("-r", requirements), ("--package", package), ("--base", base), ("--registry", registry),
+            ("--dev", dev), ("--copy", copy), ("--entrypoint", entrypoint),
             ("--index", index), ("--ca-cert", ca_cert), ("--network", network), ("--platform", platform),
             ("--uid", uid if uid != DEFAULT_UID else None), ("--tag", tag),
         )  # fmt: skip
@@ -237,11 +262,10 @@ def build(
         )
         if folder is not None:
             OUT.write(write_context(folder, emitted_image, force=force, dry_run=dry_run, quiet=quiet))
-        else:
-            _print_plan(
-                emitted_image, emit, print_only=print_only, as_json=as_json, quiet=quiet, complete=verbose
-            )
-        return ExitCode.OK
+            return ExitCode.OK
+        return _print_plan(
+            emitted_image, emit, print_only=print_only, as_json=as_json, quiet=quiet, complete=verbose
+        )
     settings = BuildSettings(
         image_name, registry, ca_file, proxy, no_cache=no_cache, network=network, login=login
     )
@@ -294,31 +318,33 @@ def _describe_download(option: Option, image_name: str) -> str:
     return "\n".join(lines)
 
 
-def _choose_user_id(emit: Form | None, uid: int, login: IndexLogin | None) -> int:
-    """Return the ID of the image's user: root for Apptainer, whose container runs as the user who starts it.
-
-    Raise UsageError if Apptainer would store the login of the index in the image.
-    """
-    if emit is not Form.apptainer:
-        return uid
-    if login is not None:
+def _parse_entrypoint(text: str | None) -> tuple[str, ...]:
+    """Return the words of the entrypoint, which no shell reads in the image. Raise UsageError if it is invalid."""
+    if text is None:
+        return ()
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        msg = f"--entrypoint: {clean_line(text, limit=200)}: {error}."
+        raise UsageError(msg) from error
+    if not words or any(not word.isprintable() for word in words):
         raise UsageError(
-            "--emit apptainer: Apptainer's build has no secrets, so the index's login would be in the image."
+            "--entrypoint: expected a program and its arguments.", hint='--entrypoint "python train.py"'
         )
-    return 0
+    return words
 
 
 def _print_plan(
     image: EmittedImage, emit: Form | None, *, print_only: bool, as_json: bool, quiet: bool, complete: bool
-) -> None:
-    """Print the plan in the requested form."""
+) -> int:
+    """Print the plan in the requested form, and return the exit status."""
     if as_json:
         write_json(make_build_json(image.option, image.context.dockerfile))
     elif emit is not None:
         sys.stdout.write(format_emitted(emit, image))
     elif print_only:
         if image.context.files and not quiet:  # before the file, so that it is not in the middle of it
-            names = ", ".join(sorted(image.context.files))
+            names = ", ".join(sorted(group_app_files(image.context.files)))
             ERR.write(
                 f"tfdoctor: it copies {names}: `{image.command} --emit context DIR` writes them, too.\n"
             )
@@ -326,6 +352,7 @@ def _print_plan(
         sys.stdout.write(image.context.dockerfile)
     else:
         OUT.write(render_dry_run(image, complete=complete, **OUT.layout))
+    return ExitCode.OK
 
 
 def _format_engine_options(*options: tuple[str, str | None]) -> tuple[str, ...]:
@@ -379,6 +406,19 @@ def _check_output_options(
         raise UsageError("--force needs --emit context.", hint="See tfdoctor build --help.")
     if print_only and emit is not None:
         raise UsageError("--print and --emit are two forms of the plan; give one of them.", hint="")
+
+
+def _check_apptainer(login: IndexLogin | None, *, has_app: bool, has_entrypoint: bool) -> None:
+    """Raise UsageError for what a definition of Apptainer does not have."""
+    if login is not None:
+        raise UsageError(
+            "--emit apptainer: Apptainer's build has no secrets, so the index's login would be in the image."
+        )
+    if has_app or has_entrypoint:
+        raise UsageError(
+            "--emit apptainer: a definition has no --copy and no --entrypoint.",
+            hint="apptainer exec --nv IMAGE python train.py runs what lies in your folder.",
+        )
 
 
 def _adapt_to_base(option: Option) -> Option:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tfdoctor.images.emit import EmittedImage
+    from tfdoctor.images.write import BuildContext
     from tfdoctor.planning import Option
 
 __all__ = ["format_command", "write_context"]
@@ -75,8 +76,10 @@ def write_context(folder: Path, image: EmittedImage, *, force: bool, dry_run: bo
     try:
         if folder.is_dir() and any(folder.iterdir()):
             _update_folder(folder, {name: files[name] for name in files if name not in unchanged_names})
+            for name in image.context.executables:
+                (folder / name).chmod(0o755)
         else:
-            _create_folder(folder, files, image.context.epoch)
+            _create_folder(folder, files, image.context)
     except OSError as error:
         msg = f"--emit context: {display_name} could not be written: {error.strerror or error}."
         raise Error(msg, hint="The folder was left unchanged.") from error
@@ -123,10 +126,10 @@ def _join_names(names: Sequence[str]) -> str:
     return f"{', '.join(names[:3])}{more}"
 
 
-def _create_folder(folder: Path, files: Mapping[str, bytes], epoch: int) -> None:
-    """Write a folder that does not exist or is empty.
+def _create_folder(folder: Path, files: Mapping[str, bytes], context: BuildContext) -> None:
+    """Write a folder that does not exist or is empty. The context has the time stamp and the mode of its files.
 
-    It is created under a temporary name beside the target and then renamed. `epoch` is the time stamp of its files.
+    It is created under a temporary name beside the target and then renamed.
     """
     folder = Path(os.path.realpath(folder))
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -134,9 +137,10 @@ def _create_folder(folder: Path, files: Mapping[str, bytes], epoch: int) -> None
     try:
         for name, content in files.items():
             path = temporary_folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-            path.chmod(0o644)
-            os.utime(path, (epoch, epoch))
+            path.chmod(0o755 if name in context.executables else 0o644)
+            os.utime(path, (context.epoch, context.epoch))
         temporary_folder.chmod(
             stat.S_IMODE(folder.stat().st_mode) if folder.is_dir() else 0o777 & ~_read_umask()
         )
@@ -162,6 +166,7 @@ def _update_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     try:
         for name, content in files.items():
             written_names.append(name)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             place_file(folder / name, content, force=True)
     except BaseException:
         for name in written_names:

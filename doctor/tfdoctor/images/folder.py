@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 from tfdoctor import __version__
 from tfdoctor.core.text import clean_line
 from tfdoctor.images.emit import Form, emit, format_run_command
+from tfdoctor.images.write import APP_CONTEXT_FOLDER
 from tfdoctor.remedies.target import TargetImage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tfdoctor.images.emit import EmittedImage
 
-__all__ = ["FILE_DESCRIPTIONS", "make_folder_files"]
+__all__ = ["FILE_DESCRIPTIONS", "group_app_files", "make_folder_files"]
 
 SBOM_FILE = "sbom.cdx.json"
 FILE_DESCRIPTIONS = {
@@ -25,8 +28,10 @@ FILE_DESCRIPTIONS = {
     "constraints.txt": "what your requirements may not change",
     "requirements.txt": "your requirements",
     "strip.py": "takes symbol tables for debuggers off libraries",
+    "download.sh": "keeps downloads for the next build",
     "settle.sh": "ends each step: one time for all files, and whose they are",
     "ca.crt": "your network's certificate authority",
+    f"{APP_CONTEXT_FOLDER}/": "your code",
     ".dockerignore": "sends nothing else to the engine",
     SBOM_FILE: "what the locks put into the image (CycloneDX)",
 }
@@ -36,13 +41,20 @@ FILE_DESCRIPTIONS = {
 def make_folder_files(image: EmittedImage) -> dict[str, bytes]:
     """Return the content of each file, by file name. The same plan always gives the same bytes."""
     context_files = {"Dockerfile": image.context.dockerfile.encode(), **image.context.files}
-    ignore_patterns = "*\n" + "".join(f"!{name}\n" for name in sorted(image.context.files))
+    names = group_app_files(image.context.files)
+    ignore_patterns = "*\n" + "".join(f"!{name.rstrip('/')}\n" for name in sorted(names))
     files = {
         **context_files,
         ".dockerignore": ignore_patterns.encode(),
         SBOM_FILE: emit(Form.sbom, image).encode(),
     }
-    return {**files, "README.md": _format_readme(image, tuple(files)).encode()}
+    return {**files, "README.md": _format_readme(image, group_app_files(files)).encode()}
+
+
+def group_app_files(names: Iterable[str]) -> list[str]:
+    """Return file names of a build context, with the folder in place of the files of the user's own code."""
+    prefix = f"{APP_CONTEXT_FOLDER}/"
+    return list(dict.fromkeys(prefix if name.startswith(prefix) else name for name in names))
 
 
 def _make_reproducible_options(image: EmittedImage) -> tuple[str, str]:
@@ -53,7 +65,7 @@ def _make_reproducible_options(image: EmittedImage) -> tuple[str, str]:
     )
 
 
-def _format_readme(image: EmittedImage, names: tuple[str, ...]) -> str:
+def _format_readme(image: EmittedImage, names: Iterable[str]) -> str:
     """Return the README, which says how to build, run, verify and reproduce the image."""
     option, tag = image.option, image.tag
     table_rows = "".join(f"| `{name}` | {FILE_DESCRIPTIONS[name]} |\n" for name in sorted(names))

@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from tfdoctor.planning.models import BaseImage, Option
 
 __all__ = [
+    "APP_CONTEXT_FOLDER",
     "CUDA_CACHE_FOLDER",
     "DEFAULT_UID",
     "LOCK_FILES",
     "MAX_UID",
     "TOOLS_FILE",
     "VENV_FOLDER",
+    "AppFiles",
     "BuildContext",
     "UserAdditions",
     "get_python_command",
@@ -87,10 +89,24 @@ _INDEX_URL = re.compile(
 PIP_CONFIG_SECRET = "pip.conf"  # noqa: S105 - a name
 """The ID of the build secret with the login of the package index: a configuration file of pip."""
 PIP_CONFIG_PATH = f"/run/secrets/{PIP_CONFIG_SECRET}"
-PIP_CACHE_FOLDER = "/var/cache/tfdoctor-pip"
+DOWNLOADS_FOLDER = "/var/cache/tfdoctor"
 """Where BuildKit mounts the cache of downloads while a step runs."""
+APP_FOLDER = "/app"
+"""The folder of the user's own code in the image."""
+APP_CONTEXT_FOLDER = "app"
+"""The folder of the user's own code in the build context."""
 FIRST_CACHING_PIP = "23.1"
 """Older versions of pip hold a whole wheel in memory to cache it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppFiles:
+    """The user's own code."""
+
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+    """The content of each file, by name in the build context."""
+    executables: frozenset[str] = frozenset()
+    """The names of the files that are executable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +127,12 @@ class UserAdditions:
     """The platform of the image, such as `linux/amd64`. None for the default of the engine."""
     uid: int = DEFAULT_UID
     """The ID of the image's user."""
+    has_compilers: bool = False
+    """Whether headers are kept and a C++ compiler is installed."""
+    app: AppFiles = field(default_factory=AppFiles)
+    """The user's own code, in APP_FOLDER."""
+    entrypoint: tuple[str, ...] = ()
+    """The words of the ENTRYPOINT. Empty for an image without one, which starts Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +142,8 @@ class BuildContext:
     dockerfile: str
     files: Mapping[str, bytes] = field(default_factory=dict)
     """The content of each file except the Dockerfile, by file name."""
+    executables: frozenset[str] = frozenset()
+    """The names of the files that are executable."""
     epoch: int = 0
     """The time stamp of all files in the image: the day of the TensorFlow release, in seconds since 1970."""
 
@@ -179,7 +203,7 @@ def render_dockerfile(
     text = _load_templates().get_template(f"{option.recipe.value}.Dockerfile.j2").render(d=values)
     text = re.sub(r"[ \t]+\n", "\n", text)
     text = re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
-    return BuildContext(text, files, _compute_release_epoch(option))
+    return BuildContext(text, files, extras.app.executables, _compute_release_epoch(option))
 
 
 @lru_cache(maxsize=1)
@@ -227,10 +251,11 @@ def _make_files(
     contents = {name: text.encode() for name, text in files.items()}
     if has_venv(option):
         contents["strip.py"] = _load_payload("strip.py")
-    contents["settle.sh"] = (data_dir("dockerfiles") / "settle.sh").read_bytes()
+    for name in ("settle.sh", *(["download.sh"] if extras.caches_downloads else [])):
+        contents[name] = (data_dir("dockerfiles") / name).read_bytes()
     if extras.ca_certificate is not None:
         contents["ca.crt"] = extras.ca_certificate
-    return contents
+    return contents | dict(extras.app.contents)
 
 
 def has_venv(option: Option) -> bool:
@@ -285,11 +310,11 @@ def _make_template_values(
     matching_leftovers = [
         leftover
         for leftover in leftovers
-        if versions.satisfies(option.release.version, leftover.tensorflow)
+        if not extras.has_compilers
+        and versions.satisfies(option.release.version, leftover.tensorflow)
         # packages that the user adds may open the other libraries, or compile against the headers
         and not (extras.requirements and re.search(r"/include$|\.so\.", leftover.pattern))
     ]
-    caches = extras.caches_downloads and _has_caching_pip(files)
     return {
         "tool": __version__,
         "tensorflow": option.tensorflow,
@@ -302,8 +327,11 @@ def _make_template_values(
         if extras.index_url is not None and not extras.index_needs_login
         else None,
         "pip_config": PIP_CONFIG_PATH if extras.index_needs_login else None,
-        "mounts": _format_mounts(extras, caches=caches),
-        "cache_option": f"--cache-dir {PIP_CACHE_FOLDER}" if caches else "--no-cache-dir",
+        "mounts": _format_mounts(extras),
+        "downloads": DOWNLOADS_FOLDER if extras.caches_downloads else None,
+        "cache_option": f"--cache-dir {DOWNLOADS_FOLDER}/pip"
+        if extras.caches_downloads and _has_caching_pip(files)
+        else "--no-cache-dir",
         "ca": "ca.crt" in files,
         "install": base.python_packages,
         "stale_lists": STALE_APT_LISTS if _has_nvidia_apt_lists(option) else (),
@@ -330,22 +358,26 @@ def _make_template_values(
         "uid": extras.uid,
         "environment": _list_variables(option),
         "labels": _list_labels(option),
+        "compilers": extras.has_compilers,
+        "app": f"{APP_CONTEXT_FOLDER}/" if extras.app.contents else None,
+        "app_folder": APP_FOLDER,
+        "entrypoint": json.dumps(extras.entrypoint) if extras.entrypoint else None,
         "command": "python" if is_in_venv else base_python,
         "conda": _make_conda_values(option),
     }
 
 
 def _has_caching_pip(files: Mapping[str, bytes]) -> bool:
-    """Return whether the pip that installs the packages is locked and can cache large wheels."""
+    """Return whether the pip that installs the user's requirements is locked and can cache large wheels."""
     match = re.search(r"^pip==(\S+)", files.get(TOOLS_FILE, b"").decode(), re.MULTILINE)
     return match is not None and versions.satisfies(match[1], f">={FIRST_CACHING_PIP}")
 
 
-def _format_mounts(extras: UserAdditions, *, caches: bool) -> str:
+def _format_mounts(extras: UserAdditions) -> str:
     """Return the BuildKit mounts of a step in which pip downloads, each with a space after it."""
     mounts = []
-    if caches:
-        mounts.append(f"--mount=type=cache,target={PIP_CACHE_FOLDER},sharing=locked ")
+    if extras.caches_downloads:
+        mounts.append(f"--mount=type=cache,target={DOWNLOADS_FOLDER},sharing=locked ")
     if extras.index_needs_login:  # required: without the login, pip would ask the public index
         mounts.append(f"--mount=type=secret,id={PIP_CONFIG_SECRET},required=true ")
     return "".join(mounts)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.core.text import clean_line
 from tfdoctor.images.emit import CUDA_CACHE_VOLUME, format_run_command
+from tfdoctor.images.folder import group_app_files
 from tfdoctor.render.json import make_schema_field
 from tfdoctor.render.paragraphs import Page, Text, print_commands, print_hanging
 from tfdoctor.render.plan import format_bytes, make_option_json, print_option
@@ -59,7 +60,10 @@ def render_build_folder(
     nothing was written, and the text says what the folder would contain.
     """
     new_files = [name for name in files if name not in replaced and name not in unchanged]
-    groups = [("new", new_files), ("replaced", replaced), ("unchanged", unchanged)]
+    groups = [
+        (label, group_app_files(names))
+        for label, names in (("new", new_files), ("replaced", replaced), ("unchanged", unchanged))
+    ]
     file_list = "; ".join(f"{label}: {', '.join(sorted(names))}" for label, names in groups if names)
     prefix = f"Nothing was written. {folder} would have" if dry_run else f"{folder} has"
     return (

@@ -81,9 +81,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     install = [sys.executable, "-m", "pip", "install", "-q", "--target", str(tools), "pypiserver", "passlib"]
     subprocess.run(install, check=True, timeout=300)
     environment = {**os.environ, "PYTHONPATH": str(tools)}
-    hash_script = (
-        "import sys; from passlib.hash import sha256_crypt as c; print('me:' + c.hash(sys.argv[1]))"
-    )
+    hash_script = "import sys; from passlib.hash import sha256_crypt as c; print('me:' + c.hash(sys.argv[1]))"
     (folder / "htpasswd").write_text(
         subprocess.run(
             [sys.executable, "-c", hash_script, PASSWORD],

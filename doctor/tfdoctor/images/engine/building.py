@@ -21,7 +21,7 @@ from tfdoctor.core.text import clean, clean_line
 from tfdoctor.images.engine.connection import EngineError, make_engine_error
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Container, Generator, Iterator, Mapping
 
     from tfdoctor.images.engine.connection import ContainerEngine
 
@@ -57,6 +57,8 @@ class BuildRequest:
     files: Mapping[str, bytes]
     """The content of each context file except the Dockerfile, by name."""
     tag: str
+    executables: frozenset[str] = frozenset()
+    """The names of the context files that are executable."""
     labels: Mapping[str, str] = field(default_factory=dict)
     arguments: Mapping[str, str] = field(default_factory=dict)
     """Build arguments. The engine omits the proxy variables from the image's history."""
@@ -108,7 +110,9 @@ class BuildFailedError(EngineError):
         self.output = output
 
 
-def make_context_archive(dockerfile: str, files: Mapping[str, bytes]) -> bytes:
+def make_context_archive(
+    dockerfile: str, files: Mapping[str, bytes], executables: Container[str] = ()
+) -> bytes:
     """Return the build context as an uncompressed tar archive.
 
     The same files give the same bytes, so that the engine's cache stays valid.
@@ -117,7 +121,7 @@ def make_context_archive(dockerfile: str, files: Mapping[str, bytes]) -> bytes:
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, content in sorted({**files, "Dockerfile": dockerfile.encode()}.items()):
             entry = tarfile.TarInfo(name)
-            entry.size, entry.mode, entry.mtime = len(content), 0o644, 0
+            entry.size, entry.mode, entry.mtime = len(content), 0o755 if name in executables else 0o644, 0
             archive.addfile(entry, io.BytesIO(content))
     return buffer.getvalue()
 
@@ -133,7 +137,7 @@ def build(engine: ContainerEngine, request: BuildRequest) -> Generator[BuildEven
     has_ended = False
     try:
         stream = engine.client.api.build(
-            fileobj=io.BytesIO(make_context_archive(request.dockerfile, request.files)),
+            fileobj=io.BytesIO(make_context_archive(request.dockerfile, request.files, request.executables)),
             custom_context=True,
             dockerfile="Dockerfile",
             tag=request.tag,

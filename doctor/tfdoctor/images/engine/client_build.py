@@ -17,7 +17,7 @@ from tfdoctor.images.engine.connection import EngineError
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
 
     from tfdoctor.images.engine.building import BuildRequest
     from tfdoctor.images.engine.connection import ContainerEngine
@@ -76,7 +76,8 @@ def build_with_client(
             command += [option, value] if value else []
         command += ["--no-cache"] if request.no_cache else []
         context = folder / "context"
-        _write_context(context, {**request.files, "Dockerfile": request.dockerfile.encode()})
+        files = {**request.files, "Dockerfile": request.dockerfile.encode()}
+        _write_context(context, files, request.executables)
         # The client writes its progress to standard error.
         result = LiveSystem().run_streaming(
             ("sh", "-c", 'exec "$@" 2>&1', "sh", *command, str(context)),
@@ -89,13 +90,13 @@ def build_with_client(
         return (folder / "id").read_text(encoding="ascii").strip()
 
 
-def _write_context(folder: Path, files: Mapping[str, bytes]) -> None:
+def _write_context(folder: Path, files: Mapping[str, bytes], executables: Container[str]) -> None:
     """Write the build context. Equal files get equal times, so that the engine's cache stays valid."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-        path.chmod(0o644)
+        path.chmod(0o755 if name in executables else 0o644)
         os.utime(path, (0, 0))
 
 

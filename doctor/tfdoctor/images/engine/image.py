@@ -169,6 +169,7 @@ def build_image(
     request = BuildRequest(
         dockerfile=context.dockerfile,
         files=context.files,
+        executables=context.executables,
         tag=settings.tag,
         arguments=_make_proxy_arguments(settings),
         no_cache=settings.no_cache,

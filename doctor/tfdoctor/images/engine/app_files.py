@@ -1,0 +1,120 @@
+"""Read the user's own code for an image, as `docker build` would send it: .dockerignore is respected."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from docker.utils.build import exclude_paths
+
+from tfdoctor.core.errors import UsageError
+from tfdoctor.core.text import clean_line, join_words
+from tfdoctor.images.write import APP_CONTEXT_FOLDER, AppFiles
+
+__all__ = ["read_app_files"]
+
+MAX_BYTES = 256 * 1024 * 1024
+"""The largest total size: data belongs into a volume, not into an image."""
+MAX_FILES = 20_000
+IGNORE_FILE = ".dockerignore"
+IGNORED_NAMES = (
+    ".git",
+    ".venv",
+    "**/__pycache__",
+    "**/.ipynb_checkpoints",
+    "**/.mypy_cache",
+    "**/.pytest_cache",
+)
+"""Patterns of files that no program needs, before the user's own patterns."""
+SECRET_NAME = re.compile(
+    r"\.env(?:\..{1,40})?|[._]netrc|\.pypirc|\.git-credentials|\.pgpass|\.htpasswd|\.dockercfg|kubeconfig"
+    r"|id_(?:rsa|dsa|ecdsa|ed25519)|credentials(?:\.json)?|.{0,80}service[-_]account.{0,80}\.json|.{1,200}\.(?:p12|pfx|jks|keystore|kdbx)"
+)
+"""The name of a file that usually holds a password or a key."""
+SECRET_FOLDERS = {".ssh", ".aws", ".gnupg", ".kube", ".docker"}
+_EXAMPLE_SUFFIXES = (".example", ".sample", ".template", ".dist")
+_PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY-----")
+
+
+def read_app_files(folder: Path) -> AppFiles:
+    """Return the files of a folder for the image, by name in the build context.
+
+    Raise UsageError if the folder cannot be read, is too large, or has a file that looks like a secret.
+    """
+    display_name = clean_line(str(folder))
+    if not folder.is_dir():
+        msg = f"--copy: {display_name} is not a folder."
+        raise UsageError(msg)
+    contents: dict[str, bytes] = {}
+    executables: set[str] = set()
+    secrets: list[str] = []
+    total_bytes = 0
+    try:
+        for name in sorted(exclude_paths(str(folder), [*IGNORED_NAMES, *_read_ignore_patterns(folder)])):
+            path = folder / name
+            status = path.lstat()
+            if stat.S_ISDIR(status.st_mode) or name == IGNORE_FILE:
+                continue
+            _check_file(folder, path, name)
+            total_bytes += path.stat().st_size
+            if total_bytes > MAX_BYTES or len(contents) >= MAX_FILES:
+                msg = f"--copy: {display_name} has more than {MAX_BYTES >> 20} MiB or {MAX_FILES:,} files."
+                raise UsageError(
+                    msg,
+                    hint="Data belongs into a volume. What the program does not need: list it in .dockerignore.",
+                )
+            content = path.read_bytes()
+            if _is_secret(name, content):
+                secrets.append(name)
+            context_name = f"{APP_CONTEXT_FOLDER}/{name.replace(os.sep, '/')}"
+            contents[context_name] = content
+            if path.stat().st_mode & stat.S_IXUSR:
+                executables.add(context_name)
+    except OSError as error:
+        msg = (
+            f"--copy: {clean_line(str(error.filename or folder))} cannot be read: {error.strerror or error}."
+        )
+        raise UsageError(msg) from error
+    if secrets:
+        names = [clean_line(name, limit=200) for name in secrets[:5]] + (["others"] if secrets[5:] else [])
+        msg = f"--copy: {join_words(names)} may hold a password or a key, which would stay in the image."
+        raise UsageError(
+            msg, hint=f"List it in {display_name}/.dockerignore, or, if it is none, give it another name."
+        )
+    if not contents:
+        msg = f"--copy: {display_name} has no file to copy."
+        raise UsageError(msg)
+    return AppFiles(contents, frozenset(executables))
+
+
+def _read_ignore_patterns(folder: Path) -> list[str]:
+    """Return the patterns of the folder's .dockerignore."""
+    path = folder / IGNORE_FILE
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def _check_file(folder: Path, path: Path, name: str) -> None:
+    """Raise UsageError if the path is no regular file, or is a link that leads out of the folder."""
+    target = Path(os.path.realpath(path))
+    reason = ""
+    if not target.is_relative_to(os.path.realpath(folder)):
+        reason = "is a link that leads out of the folder"
+    elif not target.is_file():
+        reason = "is not a regular file"
+    elif re.search(r"[\x00-\x1f\x7f]", name):
+        reason = "has a control character in its name"
+    if reason:
+        msg = f"--copy: {clean_line(name, limit=200)} {reason}."
+        raise UsageError(msg, hint="List it in .dockerignore, or copy what it names.")
+
+
+def _is_secret(name: str, content: bytes) -> bool:
+    """Return whether the file has the name of a secret, or contains a private key."""
+    *folders, base_name = Path(name.lower()).parts
+    has_secret_name = bool(
+        SECRET_NAME.fullmatch(base_name) and not base_name.endswith(_EXAMPLE_SUFFIXES)
+    ) or not SECRET_FOLDERS.isdisjoint(folders)
+    return has_secret_name or _PRIVATE_KEY.search(content) is not None
