@@ -264,9 +264,9 @@ CASES = (
     ),
     make_case(
         "alpine",
-        "TFD201 TFD507 TFD510",
+        "TFD507 TFD510",
         False,
-        "libs-not-installed",
+        "no-matching-wheel",
         """
         FROM python:3.11-alpine
         RUN pip install tensorflow

@@ -417,7 +417,7 @@ def _check_apptainer(login: IndexLogin | None, *, has_app: bool, has_entrypoint:
     if has_app or has_entrypoint:
         raise UsageError(
             "--emit apptainer: a definition has no --copy and no --entrypoint.",
-            hint="apptainer exec --nv IMAGE python train.py runs what lies in your folder.",
+            hint="apptainer exec --nv IMAGE python train.py runs the program in your folder.",
         )
 
 

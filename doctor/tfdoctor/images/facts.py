@@ -51,10 +51,12 @@ class _Citations:
 def list_rule_findings(context: CheckContext) -> list[Finding]:
     """Return the findings of the `check` rules on the image, with Dockerfile lines as evidence.
 
-    The result is empty if the image has no TensorFlow, or if its TensorFlow is unknown. Several TensorFlow packages that
-    are installed over each other are checked even if they are unknown.
+    The result is empty if the image has no TensorFlow, if no TensorFlow can use a GPU in it, or if its TensorFlow is
+    unknown. Several TensorFlow packages that are installed over each other are checked even if they are unknown.
     """
     state = context.tensorflow.state
+    if context.image.base.has_musl or context.is_arm_wheel:
+        return []  # no library would help
     if state not in ("there", "cpu") and (
         state != "unknown" or len(context.image.tensorflow_installations) < 2
     ):

@@ -57,6 +57,11 @@ class CheckContext:
     query_index: IndexQuery | None = None
     """The function that queries the package index. None if the index must not be queried."""
 
+    @property
+    def is_arm_wheel(self) -> bool:
+        """Whether TensorFlow is a wheel of the package index for arm64, which has no GPU code (arm64.toml)."""
+        return self.tensorflow.installed is not None and "arm64" in self.image.platform
+
     @cached_property
     def tensorflow(self) -> ImageTensorFlow:
         return find_tensorflow(self.image, self.compat)

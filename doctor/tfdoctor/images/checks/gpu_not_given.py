@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from tfdoctor.images.read.compose import ContainerStart
     from tfdoctor.images.read.models import Setting
 
+_ENOUGH_CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+
 
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return findings about variables of the image and about the file that starts the container."""
@@ -74,8 +76,10 @@ def check(context: CheckContext) -> Sequence[Finding]:
             )
         )
     capabilities = environment.get("NVIDIA_DRIVER_CAPABILITIES")
-    if capabilities is not None and capabilities.value:
-        findings += _find_missing_capabilities(context, capabilities)
+    if capabilities is not None and (gap := _find_missing_capability(context, capabilities.value)):
+        cause, reason = gap
+        remedy = f"ENV {_ENOUGH_CAPABILITIES}"
+        findings.append(_make_finding(context, capabilities, cause, Severity.ERROR, reason, remedy))
     if context.container_start is not None and context.tensorflow.state != "none":
         findings += _find_start_problems(context, context.container_start)
     return findings
@@ -119,19 +123,33 @@ def _find_start_problems(context: CheckContext, start: ContainerStart) -> list[F
                 remedies=[Remedy("Remove the line.")],
             )
         )
+    capabilities = start.environment.get("NVIDIA_DRIVER_CAPABILITIES")
+    if start.has_gpu and (gap := _find_missing_capability(context, capabilities)):
+        setting_text = f"NVIDIA_DRIVER_CAPABILITIES={capabilities}"
+        findings.append(
+            RULE.make_finding(
+                gap[0],
+                Severity.ERROR,
+                gap[1],
+                title=f"{setting_text} keeps the GPU away",
+                evidence=[context.make_evidence(start.line, setting_text, start.file)],
+                remedies=[Remedy(f"{_ENOUGH_CAPABILITIES}, or remove the line.")],
+            )
+        )
     return findings
 
 
-def _find_missing_capabilities(context: CheckContext, setting: Setting) -> list[Finding]:
-    """Return at most one finding: NVIDIA_DRIVER_CAPABILITIES omits a part of the driver that is needed."""
-    capabilities = {name.strip() for name in (setting.value or "").split(",")}
+def _find_missing_capability(context: CheckContext, value: str | None) -> tuple[Cause, str] | None:
+    """Return the cause and the reason if a value of NVIDIA_DRIVER_CAPABILITIES omits a part that TensorFlow needs."""
+    capabilities = {name.strip() for name in (value or "").split(",")}
     release = context.tensorflow.release
-    remedy = "ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility"
-    if "all" in capabilities:
-        return []
+    if not value or "all" in capabilities:
+        return None
     if "compute" not in capabilities:
-        reason = "Without `compute` the container gets no libcuda.so.1, so no GPU is registered."
-        return [_make_finding(context, setting, Cause.CONTAINER_NO_GPU, Severity.ERROR, reason, remedy)]
+        return (
+            Cause.CONTAINER_NO_GPU,
+            "Without `compute` the container gets no libcuda.so.1, so no GPU is registered.",
+        )
     required = context.compat.list_driver_libraries(release.version) if release is not None else ()
     if "utility" not in capabilities and "libnvidia-ml.so.1" in required:
         first_silent_version = context.compat.get_trait("silent-without-nvml").since
@@ -139,8 +157,8 @@ def _find_missing_capabilities(context: CheckContext, setting: Setting) -> list[
             f"Without `utility` the container gets no libnvidia-ml.so.1 (NVML), and TensorFlow from {first_silent_version} on "
             "registers no GPU without it, and says nothing."
         )
-        return [_make_finding(context, setting, Cause.NVML_MISSING, Severity.ERROR, reason, remedy)]
-    return []
+        return Cause.NVML_MISSING, reason
+    return None
 
 
 def _make_finding(

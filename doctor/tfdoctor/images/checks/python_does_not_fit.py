@@ -4,7 +4,7 @@ What it means
 -------------
 TensorFlow has no source package. Each release has wheels for a few Python versions, and for all others pip reports `No
 matching distribution found`. The base image determines the version: python:3.12 has 3.12, Ubuntu 22.04 has 3.10. There
-are no wheels for Alpine.
+are no wheels for Alpine, and those for arm64 have no GPU code.
 
 How it is seen
 --------------
@@ -48,6 +48,23 @@ def check(context: CheckContext) -> Sequence[Finding]:
                 ],
             )
         ]
+    if context.is_arm_wheel:
+        return [
+            RULE.make_finding(
+                Cause.CPU_ONLY_BUILD,
+                Severity.ERROR,
+                context.compat.arm64.index.note,
+                title="The wheels for arm64 have no GPU code",
+                evidence=[context.tensorflow_evidence, context.base_evidence],
+                remedies=[
+                    Remedy(
+                        "For a machine with an x86-64 processor: --platform=linux/amd64. For NVIDIA's arm64 machines: NVIDIA's "
+                        "own image.",
+                        ("tfdoctor recommend --gpu GH200",),
+                    )
+                ],
+            )
+        ]
     if tensorflow.state != "no-wheel" or release is None or tensorflow.python is None:
         return ()
     supported = ", ".join(release.linux_pythons)
@@ -79,6 +96,6 @@ RULE = DockerfileRule(
     code="TFD507",
     name="python-does-not-fit",
     title="This TensorFlow has no wheel for the image's Python",
-    causes=(Cause.NO_MATCHING_WHEEL,),
+    causes=(Cause.NO_MATCHING_WHEEL, Cause.CPU_ONLY_BUILD),
     check=check,
 )

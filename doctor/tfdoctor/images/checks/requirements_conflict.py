@@ -99,12 +99,13 @@ def _find_known_conflicts(context: CheckContext, call: PipInstall) -> Iterator[F
 
 def _is_tensorflow(context: CheckContext, requirement: PipRequirement) -> bool:
     """Return whether a requirement is the one that installs the image's TensorFlow."""
-    installed = context.tensorflow.installed
-    return (
-        installed is not None
-        and requirement.name == installed.requirement.name
-        and context.tensorflow.state == "there"
-    )
+    installed, release = context.tensorflow.installed, context.tensorflow.release
+    if context.tensorflow.state != "there" or release is None:
+        return False
+    if installed is not None:
+        return requirement.name == installed.requirement.name
+    # The base has it, and the command pins the same version. Without a pin, pip would replace it.
+    return (requirement.name, requirement.specifier) == (release.package, f"=={release.version}")
 
 
 def _find_release_limit(

@@ -63,7 +63,7 @@ def read_app_files(folder: Path) -> AppFiles:
                 msg = f"--copy: {display_name} has more than {MAX_BYTES >> 20} MiB or {MAX_FILES:,} files."
                 raise UsageError(
                     msg,
-                    hint="Data belongs into a volume. What the program does not need: list it in .dockerignore.",
+                    hint="Data belongs in a volume. What the program does not need: list it in .dockerignore.",
                 )
             content = path.read_bytes()
             if _is_secret(name, content):

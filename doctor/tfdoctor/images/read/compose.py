@@ -219,7 +219,9 @@ def _parse_service(name: str, node: Node, file: str) -> ContainerStart:
         environment=_parse_environment(_find_node(node, "environment")),
         gpu_problem=_explain_gpu_request(node),
         program=_find_program(node),
-        gpu_setting="deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}",
+        gpu_setting="NVIDIA_VISIBLE_DEVICES: all"
+        if _parse_text(_find_node(node, "runtime")) == "nvidia"
+        else "deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}",
     )
 
 

@@ -137,6 +137,8 @@ class ImageModel:
     """The known contents of an image."""
 
     base: BaseReference
+    platform: str = ""
+    """The platform that FROM asks for, such as `linux/arm64`. Empty for that of the machine that builds."""
     packages: dict[str, InstalledDistribution] = field(default_factory=dict)
     """The installed packages, by normalised name. A later requirement replaces an earlier one."""
     tensorflow_installations: list[InstalledDistribution] = field(default_factory=list)
@@ -197,7 +199,8 @@ def parse_image(dockerfile: Dockerfile, compat: Compat, read_file: Reader) -> Im
     """
     stages = dockerfile.stage_chain
     first_stage = stages[0]
-    model = ImageModel(describe_base(first_stage.base, first_stage.written_base, first_stage.line, compat))
+    base = describe_base(first_stage.base, first_stage.written_base, first_stage.line, compat)
+    model = ImageModel(base, first_stage.platform or "")
     reader = _ImageReader(dockerfile, model, read_file, PythonTracker(model.base, compat))
     for stage in stages:
         for step in stage.steps:
