@@ -21,6 +21,7 @@ from tfdoctor.verification.simulate.kernels import GpuCode
 from tfdoctor.verification.simulate.request import make_simulated_gpus
 
 if TYPE_CHECKING:
+    from tfdoctor.core.facts import Facts
     from tfdoctor.system import System
 
 CARDS = (
@@ -54,33 +55,37 @@ def test_cards_and_drivers_are_many() -> None:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("recipe", [Recipe.PIP_CUDA, Recipe.OFFICIAL])
+@pytest.mark.parametrize("recipe", [*Recipe])
 def test_simulation_accepts_what_the_planner_offers(monkeypatch: pytest.MonkeyPatch, recipe: Recipe) -> None:
-    """The image that a recipe builds is green on those machines for which the planner offers the recipe."""
+    """What the planner offers for a machine is green on it, and if it offers nothing, its usual choice is red."""
     healthy_report = diagnose(healthy(), COMPAT)
     disagreements, answers = [], []
     for release in COMPAT.gpu_releases:
-        option = try_recipe(COMPAT, release, Request(), Host(), recipe)
-        if not isinstance(option, Option):
+        usual_option = try_recipe(COMPAT, release, Request(), Host(), recipe)
+        if not isinstance(usual_option, Option):
             continue
-        facts = make_predicted_facts(COMPAT, option, Host())
-        python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
-        assert python is not None
-        assert tensorflow is not None
-        report = replace(healthy_report, facts=facts, findings=())
-        counts = COMPAT.find_binary_counts(release) or {}
+        # NVIDIA compiles its own TensorFlow, whose code is not in the tables.
+        counts = {} if recipe is Recipe.NGC else COMPAT.find_binary_counts(release) or {}
         monkeypatch.setattr(simulation, "read_gpu_code", lambda *_, counts=counts: GpuCode(counts, "unknown"))
+        facts_by_image: dict[tuple[str | None, str], Facts] = {}
         for gpu, driver, simulated in MACHINES:
+            planned = try_recipe(COMPAT, release, Request(), Host(cards=(gpu,), driver=driver), recipe)
+            is_offered = isinstance(planned, Option)
+            option = planned if isinstance(planned, Option) else usual_option
+            key = (option.base.image if option.base is not None else None, option.cuda)
+            if key not in facts_by_image:
+                facts_by_image[key] = make_predicted_facts(COMPAT, option, Host())
+            facts = facts_by_image[key]
+            python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
+            assert python is not None
+            assert tensorflow is not None
+            report = replace(healthy_report, facts=facts, findings=())
             run = VerificationRun("/python", VerifyRequest(simulated_gpus=simulated), ignore_stage)
             simulation.check_kernels(run, cast("System", None), python, tensorflow, report, COMPAT)
-            planned = try_recipe(COMPAT, release, Request(), Host(cards=(gpu,), driver=driver), recipe)
-            is_offered, is_green = (
-                isinstance(planned, Option),
-                not (run.has_failed or simulated.refusal_reasons),
-            )
+            is_green = not (run.has_failed or simulated.refusal_reasons)
             answers.append(is_green)
             if is_offered is not is_green:
                 disagreements.append(f"{release.version} {gpu.name} {driver}: {planned}, but {run.stages}")
     assert not disagreements
-    assert answers.count(True) > 1000
-    assert answers.count(False) > 1000
+    assert answers.count(True) > 100
+    assert answers.count(False) > 100

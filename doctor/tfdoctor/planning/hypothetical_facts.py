@@ -138,6 +138,13 @@ def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
             for soname, wheel in wheel_by_soname.items()
             if wheel is not None
         },
+        # An image's CUDA and cuDNN may be newer than those that TensorFlow was built with.
+        version_by_soname={
+            soname: version
+            for soname, wheel in wheel_by_soname.items()
+            for prefix, version in (("libcudart.", option.cuda), ("libcudnn.", option.cudnn))
+            if wheel is None and version and soname.startswith(prefix)
+        },
         unversioned_packages=tuple(companion.package for companion in compat.companions) if is_ngc else (),
         is_container=option.method is Method.CONTAINER,
         host=host,
