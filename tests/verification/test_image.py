@@ -251,3 +251,19 @@ def test_files_omitted_from_our_images_are_not_missing() -> None:
     context = cast("Any", SimpleNamespace(build=SimpleNamespace(version="2.16.2"), compat=COMPAT))
     assert _is_omitted_from_images(context, "nvidia/cuda_nvcc/nvvm/lib64/libnvvm.so")
     assert not _is_omitted_from_images(context, "nvidia/cuda_nvcc/nvvm/libdevice/libdevice.10.bc")
+
+
+# ---------------------------------------------------------------- a container that does not start
+
+
+@pytest.mark.parametrize(
+    ("message", "command"),
+    [
+        ("unable to find user nosuch: no matching entries in passwd file", "USER 1000"),
+        ('invalid mount config for type "bind"', "docker run --rm IMAGE true"),
+    ],
+)
+def test_refusal_without_gpus_has_advice_about_the_image(message: str, command: str) -> None:
+    finding = get_refusal(message)
+    assert finding.cause is Cause.INCONCLUSIVE
+    assert [remedy.commands for remedy in finding.remedies] == [(command,)]

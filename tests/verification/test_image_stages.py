@@ -12,6 +12,7 @@ import pytest
 from rules.make_facts import COMPAT, healthy
 from tfdoctor.cli.simulation_options import parse_simulation
 from tfdoctor.core.facts import DeviceNodes, Known, Unknown, value_of
+from tfdoctor.core.facts.python import UnusablePython
 from tfdoctor.core.findings import Cause, Finding, Severity
 from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.images.engine import EngineError, GpuAccess
@@ -143,6 +144,16 @@ def test_runtime_stage(facts: str, options: dict[str, Any], status: str, detail:
     again = VerificationRun("x", complete_request(VerifyRequest()), ignore_stage)
     _check_runtime(again, unknown, GpuAccess("none"), 0, ())
     assert again.has_failed
+
+
+def test_python_that_does_not_start_is_the_cause_not_the_gpu() -> None:
+    """Nothing in the container could ask the driver."""
+    found = healthy()
+    driver = replace(found.driver, cuda=Unknown("x", "no"), nodes=Known(DeviceNodes(()), "/dev"))
+    found = replace(found, driver=driver, python=UnusablePython("x", "it exited with status 1"))
+    run = VerificationRun("x", complete_request(VerifyRequest()), ignore_stage)
+    _check_runtime(run, found, GpuAccess("gpus"), 1, ())
+    assert (run.cause, run.stages[0].detail) == (Cause.PYTHON_UNUSABLE, "the image's Python does not start")
 
 
 def test_first_python_with_tensorflow_is_chosen() -> None:

@@ -75,7 +75,12 @@ def check(context: RuleContext) -> Result:
             evidence=[*evidence, *list_other_python_evidence(context)],
             remedies=[
                 *_list_remedies(context, failure),
-                *(make_other_python_remedies(context) if _has_other_pythons(context) else ()),
+                # PYTHONHOME would keep any other Python from starting, too.
+                *(
+                    make_other_python_remedies(context)
+                    if failure.kind != "home" and _has_other_pythons(context)
+                    else ()
+                ),
             ],
         )
     ]
@@ -153,7 +158,7 @@ def _list_remedies(context: RuleContext, failure: StartupFailure) -> list[Remedy
                 context,
                 PYTHONHOME_VARIABLE,
                 f"Unset {PYTHONHOME_VARIABLE}: hardly any Python needs it.",
-                with_steps=False,
+                with_steps=context.target.image is not None,  # on a machine, other programs may need it
             )
         ]
     if failure.kind == "site":

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.facts import value_of
+from tfdoctor.core.facts.python import UnusablePython
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.core.text import clean_line
 from tfdoctor.diagnosis import examine
@@ -139,7 +140,7 @@ def verify_image(
                 )
             if "runtime" in verify_request.stages:
                 _check_runtime(run, report.facts, access, startup_seconds, image_info.entrypoint)
-                if run.has_failed:
+                if run.has_failed and not isinstance(report.facts.python, UnusablePython):
                     _explain_missing_gpu(run, report.facts, compat, image_info.environment)
             run_stages(run, system, compat, report)
             if system.get_state().get("OOMKilled"):
@@ -307,6 +308,7 @@ def _explain_refusal(
             "The engine does not start the container",
             "The engine's message is not about GPUs.",
         )
+        general_remedies = [_make_start_remedy(engine, text)]
     return Finding(
         code=cause.data.finding_code,
         cause=cause,
@@ -316,6 +318,19 @@ def _explain_refusal(
         evidence=evidence,
         # Remedies for this machine replace the general ones.
         remedies=_drop_duplicates(specific_remedies or general_remedies),
+    )
+
+
+def _make_start_remedy(engine: ContainerEngine, text: str) -> Remedy:
+    """Return the remedy for an engine's error message that is not about GPUs."""
+    if "unable to find user" in text:
+        return Remedy(
+            "The image's USER is not in its /etc/passwd. A number needs no entry there: write this at the end of its "
+            "Dockerfile.",
+            ("USER 1000",),
+        )
+    return Remedy(
+        "Start it without a GPU, until the engine accepts it.", (f"{engine.name} run --rm IMAGE true",)
     )
 
 
@@ -412,6 +427,10 @@ def _check_runtime(
             f"a container starts with {access.run_options or 'no GPUs'}{_describe_entrypoint(entrypoint)}"
         )
         run.record_stage("runtime", "passed", detail, seconds)
+        return
+    if isinstance(facts.python, UnusablePython) and cuda is None:
+        # Nothing in the container could ask the driver.
+        run.record_failure("runtime", "the image's Python does not start", Cause.PYTHON_UNUSABLE, seconds)
         return
     is_without_gpus = run.verify_request.gpus == "none"
     cause = Cause.CONTAINER_NO_GPU

@@ -1,6 +1,6 @@
-"""A package index that needs a login, on a real engine: the build gets the password, and nothing keeps it.
+"""What a user adds to an image, on a real engine: packages of an index that needs a login, own code, a compiler.
 
-Opt-in (TFDOCTOR_LAB=1). It needs the network for the index server itself, and a Docker client with BuildKit.
+Opt-in (TFDOCTOR_LAB=1). The index server itself comes from the network, and its tests need a Docker client with BuildKit.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from lab.images import MARKS, derive_image
 from tfdoctor.compat import Compat
 from tfdoctor.diagnosis.progress import Progress
 from tfdoctor.images.engine import BuildFailedError, EngineError, connect
+from tfdoctor.images.engine.app_files import read_app_files
 from tfdoctor.images.engine.client_build import find_buildkit_client
 from tfdoctor.images.engine.image import BuildSettings, build_image
 from tfdoctor.images.index_login import IndexLogin
@@ -42,6 +43,12 @@ PASSWORD = "Zq/7:k@%w pen"  # noqa: S105 - of a server on this machine
 FORMS_OF_PASSWORD = (b"Zq/7", b"Zq%2F7", b"Wnev")
 """The password as it is, in a URL, and in Base64 behind "me:"."""
 TAG = "tfdoctor-lab/private:1"
+COMPILE = """\
+#!/bin/sh
+echo *
+id -u
+g++ own.cc -o /tmp/own $(python3.11-config --includes) && /tmp/own && echo "$@"
+"""
 
 
 class Listener(Progress):
@@ -149,16 +156,27 @@ def base(lab_engine: LabEngine) -> Iterator[str]:
     lab_engine.docker("rmi", "--force", name, TAG, check=False)
 
 
-def build_private_image(
-    engine: ContainerEngine, base: str, login: IndexLogin, listener: Listener, *packages: str
+def build_small_image(
+    engine: ContainerEngine,
+    base: str,
+    listener: Listener,
+    additions: UserAdditions,
+    login: IndexLogin | None = None,
 ) -> None:
-    """Build an image with packages of the index and nothing else: NVIDIA's recipe adds no TensorFlow."""
+    """Build an image with the additions and nothing else: NVIDIA's recipe adds no TensorFlow."""
     option = recommend(Compat.load(), Request(tensorflow="2.17", recipe=Recipe.NGC), Host()).options[0]
     assert isinstance(option, Option)
     option = dataclasses.replace(option, python="3.11", base=BaseImage(base, "debian 12", "python3"))
-    additions = UserAdditions(packages, index_url=login.index_url, index_needs_login=True)
     settings = BuildSettings(TAG, network="host", no_cache=True, login=login)
     build_image(engine, option, additions, settings, listener, is_custom_base=False)
+
+
+def build_private_image(
+    engine: ContainerEngine, base: str, login: IndexLogin, listener: Listener, *packages: str
+) -> None:
+    """Build an image with packages of the index."""
+    additions = UserAdditions(packages, index_url=login.index_url, index_needs_login=True)
+    build_small_image(engine, base, listener, additions, login)
 
 
 def assert_no_password(content: bytes, source: str) -> None:
@@ -210,3 +228,28 @@ def test_classic_builder_is_refused(buildkit_engine: ContainerEngine, base: str,
             buildkit_engine, base, IndexLogin(index, "me", PASSWORD), Listener(), "tfd-private"
         )
     assert "classic builder would store the password" in failure.value.message
+
+
+@pytest.mark.usefixtures("buildkit_engine")
+@pytest.mark.parametrize("builder", ["classic", "BuildKit"])
+def test_own_code_runs_and_compiles(
+    lab_engine: LabEngine, base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builder: str
+) -> None:
+    """The entrypoint is a script of the user's, which compiles an extension with the image's compiler."""
+    (tmp_path / "run.sh").write_text(COMPILE, encoding="ascii")
+    (tmp_path / "run.sh").chmod(0o755)
+    (tmp_path / "own.cc").write_text("#include <Python.h>\nint main() { return PY_MAJOR_VERSION - 3; }\n")
+    (tmp_path / "secret.txt").write_text("x", encoding="ascii")
+    (tmp_path / ".dockerignore").write_text("secret.txt\n", encoding="ascii")
+    if builder == "BuildKit":
+        monkeypatch.delenv("DOCKER_BUILDKIT")
+    engine = connect(lab_engine.url)
+    additions = UserAdditions(
+        has_compilers=True, app=read_app_files(tmp_path), entrypoint=("./run.sh", "compiled in")
+    )
+    try:
+        build_small_image(engine, base, Listener(), additions)
+    finally:
+        engine.client.close()
+    run = lab_engine.docker("run", "--rm", TAG, "argument", check=False)
+    assert run.stdout.splitlines() == ["own.cc run.sh", "1000", "compiled in argument"], run.stderr
