@@ -64,6 +64,23 @@ def test_moved_environment_is_found(tmp_path: Path, shell: Path, told: str) -> N
     assert choice.lost[0].moved_to == (str(new),)
 
 
+def test_environment_on_path_with_deleted_base_python_is_named(tmp_path: Path, shell: Path) -> None:
+    """The shell skips its dangling link, and starts the next Python, which has nothing of it."""
+    base = make_program(tmp_path / "opt/bin/python3.9")
+    environment = make_environment(tmp_path / "image/env", base)
+    base.unlink()
+    system = make_system(tmp_path, shell, PATH=f"{environment}/bin:{shell}")
+    choice = choose_python(system, None)
+    assert choice.path == f"{shell}/python3"
+    assert [(item.variable, item.prefix, item.problem) for item in choice.lost] == [
+        ("PATH", str(environment), "base-gone")
+    ]
+    active = make_system(tmp_path, shell, PATH=f"{environment}/bin:{shell}", VIRTUAL_ENV=str(environment))
+    assert [item.variable for item in choose_python(active, None).lost] == ["VIRTUAL_ENV"]
+    after = make_system(tmp_path, shell, PATH=f"{shell}:{environment}/bin")
+    assert choose_python(after, None).lost == ()
+
+
 # ---------------------------------------------------------------- the Python that `python` starts
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import itertools
 import json
 import posixpath
 import re
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.facts.python import PYTHON_OPTION, OtherPython, PythonChoice, UnusableEnvironment
-from tfdoctor.core.text import clean_line
+from tfdoctor.core.text import clean_line, split_path_list
 from tfdoctor.probes.files import list_names, load_text
 from tfdoctor.system import INTERPRETER_PATHS
 from tfdoctor.system.payloads import make_payload_variables
@@ -94,6 +95,12 @@ def choose_python(system: System, requested: str | None) -> PythonChoice:
     for name in ("python3", "python"):
         python = _find_on_path(system, name)
         if python:
+            known_prefixes = {environment.prefix for environment in unusable}
+            unusable += [
+                environment
+                for environment in _diagnose_path_environments(system, python)
+                if environment.prefix not in known_prefixes
+            ]
             label = f"{name} on PATH"
             reason = f"{label}, the shim {python}" if "/shims/" in python else label
             return PythonChoice(python, label, reason, tuple(unusable))
@@ -202,6 +209,19 @@ def _find_on_path(system: System, name: str) -> str | None:
         ),
         path,
     )
+
+
+def _diagnose_path_environments(system: System, python: str) -> list[UnusableEnvironment]:
+    """Return the environments before `python` on PATH whose own Python is a dangling link, so that the shell skips it."""
+    folders = split_path_list("PATH", system.env.get("PATH", ""))
+    earlier = itertools.takewhile(lambda folder: folder.rstrip("/") != posixpath.dirname(python), folders)
+    prefixes = dict.fromkeys(
+        posixpath.dirname(folder.rstrip("/")) for folder in earlier if _is_absolute(folder)
+    )
+    environments = [
+        diagnose_environment(system, "PATH", prefix) for prefix in prefixes if is_environment(system, prefix)
+    ]
+    return [environment for environment in environments if environment.problem == "base-gone"]
 
 
 def _find_python(system: System, prefix: str) -> str | None:
