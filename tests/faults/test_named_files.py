@@ -57,7 +57,16 @@ def test_symbolic_link_is_refused_and_left(force: bool, tmp_path: Path) -> None:
         assert (real.read_bytes() if real.exists() else None) == before
 
 
-INPUT_OPTIONS = {"--from", "--against", "--compare", "--ca-cert", "--check", "--requirements", "--peer"}
+INPUT_OPTIONS = {
+    "--from",
+    "--against",
+    "--compare",
+    "--ca-cert",
+    "--check",
+    "--requirements",
+    "--peer",
+    "--copy",
+}
 """Options that name a file to read."""
 FACTS_ARGUMENTS = ["--from", str(HEALTHY)]
 OUTPUT_OPTIONS = {
@@ -73,6 +82,9 @@ OUTPUT_OPTIONS = {
     ("fleet report", "--html"): ["{results}"],
     ("capture", "--output"): [],
     ("report", "--output"): FACTS_ARGUMENTS,
+    ("matrix", "--output"): [],
+    ("lint", "--output"): ["{python}"],
+    ("diagnose", "--output"): ["{log}"],
     ("install", "--into"): ["--tf", "2.20"],
 }
 """The other arguments, by command and by the option that names the file or folder to write."""

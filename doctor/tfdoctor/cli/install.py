@@ -336,7 +336,7 @@ def _print_dry_run(request: InstallRequest, notes: Sequence[str], *, as_json: bo
     if as_json:
         write_json(_make_document(request, notes, disk_needs=disk_needs, unresolved_reason=unresolved_reason))
     else:
-        lines = [*notes, _describe_size(request, disk_needs), *describe_changes(request)]
+        lines = [*notes, *_describe_size(request, disk_needs), *describe_changes(request)]
         if unresolved_reason:
             lines.append(
                 f"Could not check whether your requirements are compatible with it: {unresolved_reason}"
@@ -371,14 +371,15 @@ def _confirm(request: InstallRequest, *, yes: bool, quiet: bool) -> bool:
     require_space(disk_needs, clean_line(str(request.folder)))
     option = request.option
     contents = f"TensorFlow {option.tensorflow}, Python {request.python_version}, CUDA {option.cuda}"
-    summary = f"{contents} in {request.folder}\n{_describe_size(request, disk_needs)}"
+    summary = f"{contents} in {request.folder}\n{' '.join(_describe_size(request, disk_needs))}"
     return confirm_download(summary, yes=yes, quiet=quiet)
 
 
-def _describe_size(request: InstallRequest, disk_needs: Sequence[DiskSpaceNeed]) -> str:
-    """Return how much is downloaded at most, and the space that is needed on each disk."""
+def _describe_size(request: InstallRequest, disk_needs: Sequence[DiskSpaceNeed]) -> list[str]:
+    """Return sentences: how much is downloaded at most, and the space that is needed on each disk, if known."""
     download = format_gigabytes(make_install_sizes(request).download_bytes)
-    return f"Downloads up to {download}. Disk space in {'; in '.join(need.text for need in disk_needs)}."
+    disks = "; in ".join(need.text for need in disk_needs)
+    return [f"Downloads up to {download}.", *([f"Disk space in {disks}."] if disks else [])]
 
 
 def _make_environment(
