@@ -199,8 +199,7 @@ def build(
     simulation = _parse_build_simulation(compat, simulate or (), driver=driver, no_verify=no_verify)
     ca_file = str(ca_cert) if ca_cert is not None else None
     login = find_index_login(validate_index(index), LiveSystem()) if index is not None else None
-    if emit is Form.apptainer:
-        _check_apptainer(login, has_app=copy is not None, has_entrypoint=entrypoint is not None)
+    _check_apptainer(emit, login, has_app=copy is not None, has_entrypoint=entrypoint is not None)
     extras = UserAdditions(
         requirements=read_requirement_lines(requirements or (), package or ()),
         ca_certificate=_load_certificate(ca_cert) if ca_cert is not None else None,
@@ -238,8 +237,7 @@ def build(
             without_index=is_text_only,
         )
     if is_text_only or dry_run:
-        if base is not None:
-            option = _adapt_to_base(option)
+        option = _adapt_to_base(option) if base is not None else option
         if pin:
             option = _pin_base(option, ca_file=ca_file, proxy=proxy)
         for_any_host = anywhere or (is_text_only and not (gpu or driver))
@@ -408,8 +406,12 @@ def _check_output_options(
         raise UsageError("--print and --emit are two forms of the plan; give one of them.", hint="")
 
 
-def _check_apptainer(login: IndexLogin | None, *, has_app: bool, has_entrypoint: bool) -> None:
+def _check_apptainer(
+    emit: Form | None, login: IndexLogin | None, *, has_app: bool, has_entrypoint: bool
+) -> None:
     """Raise UsageError for what a definition of Apptainer does not have."""
+    if emit is not Form.apptainer:
+        return
     if login is not None:
         raise UsageError(
             "--emit apptainer: Apptainer's build has no secrets, so the index's login would be in the image."
