@@ -238,8 +238,7 @@ def build(
         )
     if is_text_only or dry_run:
         option = _adapt_to_base(option) if base is not None else option
-        if pin:
-            option = _pin_base(option, ca_file=ca_file, proxy=proxy)
+        option = _pin_base(option, ca_file=ca_file, proxy=proxy) if pin else option
         for_any_host = anywhere or (is_text_only and not (gpu or driver))
         given_options = (
             ("--gpu", gpu), ("--driver", driver), ("--anywhere", for_any_host),
@@ -291,13 +290,13 @@ def build(
             verbose=verbose,
         )
     if as_json:
-        document = {
+        image_fields = {
             "id": image.id,
-            "tags": list(image.tags),
+            "tags": [*image.tags],
             "size_bytes": image.size_bytes,
             "pushed": digest,
         }
-        write_json(make_build_json(option, context.dockerfile, document, verification))
+        write_json(make_build_json(option, context.dockerfile, image_fields, verification))
     return ExitCode.FOUND if failed_verification else ExitCode.OK
 
 
