@@ -16,7 +16,7 @@ from tfdoctor.environments.precheck import PrecheckResult, describe_unmet_pin, p
 from tfdoctor.images.analysis import check_dockerfile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 UV_CONFLICT = (
@@ -38,7 +38,15 @@ NETWORK_FAILURE = ("error: Failed to fetch: `https://index.example/simple/numpy/
 
 
 @pytest.fixture
-def fake_installer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Sequence[str]]]:
+def installer_variables() -> list[Mapping[str, str]]:
+    """The environment of each run of the installer."""
+    return []
+
+
+@pytest.fixture
+def fake_installer(
+    monkeypatch: pytest.MonkeyPatch, installer_variables: list[Mapping[str, str]]
+) -> Callable[..., list[Sequence[str]]]:
     """Return a function that fakes uv or pip and returns the list of its commands.
 
     The installer fails with the given lines, or succeeds if there are none.
@@ -47,8 +55,9 @@ def fake_installer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Sequen
     def end(*lines: str, unsolved: bool = True, uv: bool = True) -> list[Sequence[str]]:
         commands: list[Sequence[str]] = []
 
-        def run(command: Sequence[str], **_: object) -> None:
+        def run(command: Sequence[str], *, env: Mapping[str, str], **_: object) -> None:
             commands.append(command)
+            installer_variables.append(env)
             if lines:
                 raise InstallFailedError("it failed", output=lines, has_no_solution=unsolved)
 
@@ -60,19 +69,22 @@ def fake_installer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Sequen
     return end
 
 
-def test_compatible_requirements_have_no_conflict(fake_installer: Callable[..., list[Sequence[str]]]) -> None:
-    commands = fake_installer()
+def test_compatible_requirements_have_no_conflict(
+    fake_installer: Callable[..., list[Sequence[str]]], installer_variables: list[Mapping[str, str]]
+) -> None:
+    commands, address = fake_installer(), "https://index.example/simple"
     assert (
-        precheck_requirements(
-            ["numpy"], ["numpy==1.26.4"], "3.11", env={}, index_url="https://index.example/simple"
-        )
+        precheck_requirements(["numpy"], ["numpy==1.26.4"], "3.11", env={}, index_url=address)
         == PrecheckResult()
     )
     arguments = list(commands[0])
     assert arguments[:3] == ["/opt/uv", "pip", "compile"]
     assert arguments[arguments.index("--python-version") + 1] == "3.11"
-    assert arguments[arguments.index("--index-url") + 1] == "https://index.example/simple"
     assert arguments[arguments.index("--only-binary") + 1] == ":all:"
+    assert (
+        address not in arguments
+    )  # it may contain a login, and every user of the host can read command lines
+    assert installer_variables[0]["UV_DEFAULT_INDEX"] == installer_variables[0]["PIP_INDEX_URL"] == address
 
 
 @pytest.mark.parametrize(
