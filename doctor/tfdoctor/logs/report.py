@@ -13,6 +13,7 @@ from tfdoctor.core.text import clean_line, lower_first
 from tfdoctor.logs import advice
 from tfdoctor.logs.cards import list_cards
 from tfdoctor.logs.detectors import cluster as cluster_detectors
+from tfdoctor.logs.detectors.gpu import USAGE_SIGNATURES
 from tfdoctor.logs.events import Log
 from tfdoctor.logs.frameworks import (
     FRAMEWORK_NAMES,
@@ -570,6 +571,8 @@ def _make_summary(context: LogContext, decision: Decision, missing_sonames: Sequ
     """Return the verdict in one sentence."""
     cause, subject = decision.cause, context.origin.name
     if cause is Cause.HEALTHY and context.registration_event is None:
+        if context.log.has(*USAGE_SIGNATURES):
+            return f"{subject} used a GPU; the log begins after the registration, and shows no problem."
         return (
             f"{subject} takes {_describe_selected_gpus(context)}; the log ends before the registration, with no problem "
             "found so far."

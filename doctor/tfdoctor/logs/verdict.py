@@ -77,7 +77,7 @@ def is_registered(context: LogContext, decision: Decision) -> bool | None:
         "GetPrototype" in event.text for event in log.list_events("protobuf")
     ):
         return None  # the message is printed, and the import goes on
-    usage_signatures = ("gpu-used", "cudnn-loaded", "cublas-init")
+    usage_signatures = (*gpu.USAGE_SIGNATURES, "cudnn-loaded", "cublas-init")
     if (
         any(event.get("loaded") for event in log.list_events("cudnn-version"))
         or log.has(*usage_signatures)

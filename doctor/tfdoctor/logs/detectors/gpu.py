@@ -508,6 +508,10 @@ def _has_cpu_build(context: LogContext) -> bool:
     return context.has_printed_answer("built-with-cuda-asked", "False")
 
 
+USAGE_SIGNATURES = ("gpu-used", "ptxas-fallback", "delay-kernel")
+"""Messages about work on a GPU, or about code that is compiled for one: a GPU was registered before."""
+
+
 def detect_fault(context: LogContext) -> Decision | None:
     """Return an inconclusive decision if a kernel was aborted, which has several possible reasons."""
     events = context.list_evidence("gpu-fault")
@@ -516,8 +520,7 @@ def detect_fault(context: LogContext) -> Decision | None:
     note = (
         "A GPU was registered, but then a kernel was aborted on it. The cause is a fault of the program "
         "or of an operation (the usual case), of the "
-        "card (memory, heat, power) or of the driver. Lines with NVRM or Xid in the kernel log "
-        "(`sudo dmesg | grep -E 'NVRM|Xid'`) tell which."
+        "card (memory, heat, power) or of the driver."
     )
     title = "The GPU was registered and worked until one of its kernels was aborted"
     return Decision(Cause.INCONCLUSIVE, events, note=note, title=title, is_failure=True)
@@ -589,4 +592,6 @@ def detect_healthy(context: LogContext) -> Decision | None:
             Cause.HEALTHY,
             context.list_evidence("device-created", "gpu-listed", "gpu-listed-old", "devices-visible")[:4],
         )
+    if not context.log.has("framework-jax") and context.log.has(*USAGE_SIGNATURES):
+        return Decision(Cause.HEALTHY, context.list_evidence(*USAGE_SIGNATURES)[:4])
     return None
