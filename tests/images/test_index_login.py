@@ -13,8 +13,8 @@ from tfdoctor.system import LiveSystem
 if TYPE_CHECKING:
     from pathlib import Path
 
-PASSWORD = "se:s@me/%o pen"  # noqa: S105 - an example
-NETRC = 'machine other.example login x password y\nmachine pypi.example login me password "se:s@me/%o pen"\n'
+PASSWORD = "se:s@me/%open"  # noqa: S105 - an example
+NETRC = 'machine other.example login x password y\nmachine pypi.example login me password se:s@me/%open\n'
 
 
 def make_system(folder: Path, netrc: str = "", keyring: str = "") -> LiveSystem:
@@ -29,7 +29,7 @@ def make_system(folder: Path, netrc: str = "", keyring: str = "") -> LiveSystem:
 def test_netrc_names_the_host(tmp_path: Path, url: str) -> None:
     login = find_index_login(url, make_system(tmp_path, NETRC))
     assert login == IndexLogin("https://pypi.example/simple/", "me", PASSWORD)
-    assert login.url == "https://me:se%3As%40me%2F%25o%20pen@pypi.example/simple/"
+    assert login.url == "https://me:se%3As%40me%2F%25open@pypi.example/simple/"
     assert login.make_pip_config() == f"[global]\nindex-url = {login.url}\n".encode()
     assert PASSWORD not in repr(login)
 
@@ -64,5 +64,5 @@ def test_unknown_password_is_an_error_that_shows_none(tmp_path: Path, netrc: str
 
 def test_password_is_removed_from_output() -> None:
     login = IndexLogin("https://h/", "me", PASSWORD)
-    text = f"GET {login.url} 401; {PASSWORD}; se%3As%40me/%25o%20pen"
+    text = f"GET {login.url} 401; {PASSWORD}; se%3As%40me/%25open"
     assert login.redact(text) == "GET https://me:****@h/ 401; ****; ****"
