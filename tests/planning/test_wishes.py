@@ -94,7 +94,7 @@ def test_driver_branch_means_its_newest_version() -> None:
     assert "the newest driver of branch 450" in text
     caveats = plan_for("--gpu A100 --driver 450").options[0].caveats
     assert any(
-        "driver branch 450 works from 450.80.02 on" in caveat.text and not caveat.is_serious
+        "driver branch 450 must be 450.80.02 or newer" in caveat.text and not caveat.is_serious
         for caveat in caveats
     )
     assert not any(

@@ -343,7 +343,7 @@ def _print_plan(
         if image.context.files and not quiet:  # before the file, so that it is not in the middle of it
             names = ", ".join(sorted(group_app_files(image.context.files)))
             ERR.write(
-                f"tfdoctor: it copies {names}: `{image.command} --emit context DIR` writes them, too.\n"
+                f"tfdoctor: this Dockerfile copies {names}. `{image.command} --emit context DIR` writes them as well.\n"
             )
             ERR.flush()
         sys.stdout.write(image.context.dockerfile)

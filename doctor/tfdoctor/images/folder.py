@@ -92,7 +92,7 @@ def _format_readme(image: EmittedImage, names: Iterable[str]) -> str:
         "## Run it\n\n"
         f"```sh\n{format_run_command(TargetImage(tag))}\n```\n\n"
         "`/workspace` is this folder; the volume keeps what CUDA compiles for your card. The user in the container is "
-        f"{image.uid}: where the\nfolder is another user's,\n\n"
+        f"{image.uid}. If the\nfolder belongs to another user, run it as that user:\n\n"
         f"```sh\n{run_as_user}\n```\n\n"
         f'Only {image.uid} may `pip install` more packages; `tfdoctor build --uid "$(id -u)"` makes that you.\n'
         "With Podman, `--device nvidia.com/gpu=all` stands for `--gpus all`.\n\n"

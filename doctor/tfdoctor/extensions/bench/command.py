@@ -242,7 +242,7 @@ class _Progress:
                 and message.get("stage") in DESCRIPTION_BY_STAGE
                 and not self._start_time
             ):
-                self._draw(f"{DESCRIPTION_BY_STAGE[str(message['stage'])]}; the time runs when it is done")
+                self._draw(f"{DESCRIPTION_BY_STAGE[str(message['stage'])]}; timing starts after that")
             return
         import time
 

@@ -272,7 +272,7 @@ def _make_invalid_specification(reason: str, fix: str = FORMAT_HINT) -> ClusterS
 
 def _describe_error(text: str, error: Exception) -> str:
     if not text.strip():
-        return "it is set and empty" if not text else "it is nothing but white space"
+        return "it is set but empty" if not text else "it is nothing but white space"
     if isinstance(error, json.JSONDecodeError):
         return f"it is no JSON, by line {error.lineno}, column {error.colno}: {error.msg}"
     return "it is nested too deeply" if isinstance(error, RecursionError) else "a number in it is too long"

@@ -203,7 +203,7 @@ def _find_unused_gpus(groups: Sequence[HostGroup]) -> Iterator[FleetFinding]:
             severity=Severity.WARNING if is_unknown else Severity.ERROR,
             hosts=tuple(sorted(names)),
             message=f"{statement}: {cause or 'inconclusive'}{used_note}.",
-            remedy="Run the check there: it names the commands.",
+            remedy="Run `tfdoctor check` on that host: it prints the commands.",
         )
 
 
@@ -263,11 +263,11 @@ def _find_different_hosts(groups: Sequence[HostGroup], reported_hosts: set[str])
             kind="host-differs",
             severity=_rate_severity(entries),
             hosts=names,
-            message=f"not as the {len(groups[0].hosts):,} of the largest kind: {'; '.join(descriptions)}{more}.",
+            message=f"differs from the largest group ({_format_hosts(len(groups[0].hosts))}): {'; '.join(descriptions)}{more}.",
         )
     remaining = sorted({name for names, _ in sorted_differences[MAX_DIFFERENCES:] for name in names})
     if remaining:
-        message = f"{_format_hosts(len(remaining))} more have something of their own that is not as in the largest kind."
+        message = f"{_format_hosts(len(remaining))} more differ from the largest group, each in its own way."
         yield FleetFinding(
             kind="host-differs", severity=Severity.INFO, hosts=tuple(remaining), message=message
         )

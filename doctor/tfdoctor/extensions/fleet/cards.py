@@ -185,5 +185,5 @@ def _find_faulty_cards(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
             severity=Severity.WARNING,
             hosts=tuple(sorted(names)),
             message=f"{len(names):,} host{'s' * (len(names) > 1)} with {description}.",
-            remedy="Run the check there: it names the card.",
+            remedy="Run `tfdoctor check` on that host: it names the card.",
         )

@@ -379,7 +379,7 @@ def _warn_about_branch(assessment: Assessment, driver: str, minimum: str, source
     if not versions.is_at_least(driver, minimum):
         assessment.add_caveat(
             Cause.DRIVER_TOO_OLD,
-            f"driver branch {driver} works from {minimum} on",
+            f"driver branch {driver} must be {minimum} or newer",
             source,
             serious=False,
         )
