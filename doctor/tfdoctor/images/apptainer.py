@@ -35,7 +35,7 @@ def format_definition(option: Option, context: BuildContext, command: str) -> st
     head = (
         f"# TensorFlow {option.tensorflow}; as the image of {command}\n"
         "# apptainer build tensorflow.sif tensorflow.def && apptainer exec --nv tensorflow.sif python\n"
-        "# Without a registry: `Bootstrap: localimage`, and `From:` a .sif or a sandbox folder of the same image.\n"
+        "# Without a registry: put `localimage` for `docker`, and the path of a .sif or a sandbox for the image's name.\n"
     )
     return (
         head
