@@ -589,3 +589,19 @@ def test_wrong_own_code_is_refused(tfdoctor: Tfdoctor, options: tuple[str, ...])
     result = tfdoctor(*BUILD_215, *(options if "--emit" in options else (*options, "--print")))
     assert (result.status, result.out) == (2, "")
     assert options[0] in result.err
+
+
+def test_files_of_an_earlier_copy_are_refused(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+    """A file that --copy leaves out now would still get into the image."""
+    project, context = tmp_path / "project", tmp_path / "context"
+    project.mkdir()
+    (project / "a.py").write_text("x")
+    (project / "dump.json").write_text("x")
+    arguments = ["--tf", "2.20", "--anywhere", "--emit", "context", str(context), "--copy", str(project)]
+    assert tfdoctor("build", *arguments).status == 0
+    (project / ".dockerignore").write_text("dump.json\n")
+    for force in ([], ["--force"]):
+        result = tfdoctor("build", *arguments, *force)
+        assert (result.status, "app/dump.json" in result.err) == (2, True)
+    (context / "app/dump.json").unlink()
+    assert tfdoctor("build", *arguments, "--force").status == 0

@@ -60,10 +60,25 @@ def test_dockerignore_decides_what_is_copied(project: Path) -> None:
         ("server.pem", KEY),
         ("notes.txt", f"keep this\n{KEY}"),
         ("store.P12", "x"),
+        ("prod.env", "x"),
+        (".envrc", "x"),
+        (".envs/prod", "x"),
+        ("kaggle.json", "{}"),
+        (".streamlit/secrets.toml", "x"),
+        ("db_credentials.yaml", "x"),
+        (".npmrc", "x"),
+        ("key.ppk", "x"),
+        ("terraform.tfstate", "{}"),
+        (".bash_history", "x"),
+        ("pip.ini", "[global]\nindex-url = https://alice:hunter22@pypi.example/simple\n"),
+        ("settings.yaml", "db:\n  password: hunter22\n"),
+        ("gh/hosts.yml", "github.com:\n  oauth_token: gho_abcdefghij\n"),
+        ("config.json", '{"apiKey": "0123456789abcdef"}'),
+        ("signing.txt", "-----BEGIN PGP PRIVATE KEY BLOCK-----"),
     ],
 )
 def test_secret_is_refused_and_can_be_ignored(project: Path, name: str, text: str) -> None:
-    (project / name).parent.mkdir(exist_ok=True)
+    (project / name).parent.mkdir(parents=True, exist_ok=True)
     (project / name).write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as error:
         read_app_files(project)
@@ -73,10 +88,36 @@ def test_secret_is_refused_and_can_be_ignored(project: Path, name: str, text: st
     assert f"app/{name}" not in read_app_files(project).contents
 
 
-@pytest.mark.parametrize("name", ["environment.yml", "tokens.py", "keys.json", "public.pem", "service.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "environment.yml",
+        "tokens.py",
+        "keys.json",
+        "public.pem",
+        "service.json",
+        "special_tokens_map.json",
+        "env.py",
+    ],
+)
 def test_ordinary_name_is_copied(project: Path, name: str) -> None:
     (project / name).write_text("-----BEGIN CERTIFICATE-----\nMIIB\n", encoding="utf-8")
     assert f"app/{name}" in read_app_files(project).contents
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: ${DB_PASSWORD}",
+        'password = "<yours>"',
+        '"use_auth_token": false',
+        "secret: {{ vault }}",
+        "https://a.example/b:c@d",
+    ],
+)
+def test_setting_without_a_value_is_copied(project: Path, text: str) -> None:
+    (project / "conf.yaml").write_text(text, encoding="utf-8")
+    assert "app/conf.yaml" in read_app_files(project).contents
 
 
 def test_link_out_of_the_folder_is_refused(project: Path) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PASSWORD = "se:s@me/%open"  # noqa: S105 - an example
-NETRC = 'machine other.example login x password y\nmachine pypi.example login me password se:s@me/%open\n'
+NETRC = "machine other.example login x password y\nmachine pypi.example login me password se:s@me/%open\n"
 
 
 def make_system(folder: Path, netrc: str = "", keyring: str = "") -> LiveSystem:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.core.errors import Error, UsageError
 from tfdoctor.core.text import clean_line
 from tfdoctor.images.folder import make_folder_files
+from tfdoctor.images.write import APP_CONTEXT_FOLDER
 from tfdoctor.render.build import render_build_folder
 from tfdoctor.system.writing import place_file
 
@@ -64,6 +65,10 @@ def write_context(folder: Path, image: EmittedImage, *, force: bool, dry_run: bo
             msg, hint="Nothing was written. Name another folder, or use --force to replace them."
         )
     unchanged_names = [name for name in files if name not in changed_names and _is_file(folder / name)]
+    superfluous_names = _find_superfluous(folder, files)
+    if superfluous_names:
+        msg = f"--emit context: {display_name} has {_join_names(superfluous_names)}, which --copy does not name now."
+        raise UsageError(msg, hint="The image would get it. Remove it, or name another folder.")
     report = (
         ""
         if quiet
@@ -84,6 +89,18 @@ def write_context(folder: Path, image: EmittedImage, *, force: bool, dry_run: bo
         msg = f"--emit context: {display_name} could not be written: {error.strerror or error}."
         raise Error(msg, hint="The folder was left unchanged.") from error
     return report
+
+
+def _find_superfluous(folder: Path, files: Mapping[str, bytes]) -> list[str]:
+    """Return the files in the folder of the user's code that are not among these files."""
+    if not any(name.startswith(f"{APP_CONTEXT_FOLDER}/") for name in files):
+        return []
+    names = (
+        (Path(parent) / name).relative_to(folder).as_posix()
+        for parent, _, names in os.walk(folder / APP_CONTEXT_FOLDER)
+        for name in names
+    )
+    return sorted(name for name in names if name not in files)
 
 
 def _find_changed(folder: Path, files: Mapping[str, bytes], display_name: str) -> list[str]:

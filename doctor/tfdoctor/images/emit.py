@@ -122,7 +122,7 @@ def _format_compose(image: EmittedImage) -> str:
         f"    build: {build}\n"
         "    shm_size: 1gb  # NCCL uses it between GPUs\n"
         "    ulimits: {memlock: -1}\n"
-        f"    user: \"{image.uid}\"  # the owner of this folder, see `id -u`\n"
+        f'    user: "{image.uid}"  # the owner of this folder, see `id -u`\n'
         "    volumes:\n"
         "      - .:/workspace\n"
         f"      - {CUDA_CACHE_VOLUME}:{CUDA_CACHE_FOLDER}\n"

@@ -50,7 +50,9 @@ def render_dry_run(
         for note in notes:
             text = clean_line(note, limit=4000)
             print_hanging(out, Text(""), text if complete else shorten_text(text, width, 2))
-        print_hanging(out, Text(""), f"Nothing was changed. It would create {clean_line(folder)} in these steps:")
+        print_hanging(
+            out, Text(""), f"Nothing was changed. It would create {clean_line(folder)} in these steps:"
+        )
         _print_steps(out, commands, with_commands=with_commands)
         if complete:
             break

@@ -87,7 +87,9 @@ def _find_demo(name: str) -> Path:
     """Return the folder of a recording that comes with tfdoctor. Raise UsageError if there is none of that name."""
     if name not in DEMOS:
         message = f"there is no demonstration called {DEMO_PREFIX}{name}."
-        raise UsageError(message, hint=f"The demonstrations are {', '.join(DEMO_PREFIX + demo for demo in DEMOS)}.")
+        raise UsageError(
+            message, hint=f"The demonstrations are {', '.join(DEMO_PREFIX + demo for demo in DEMOS)}."
+        )
     return data_dir("demo") / name
 
 

@@ -220,9 +220,7 @@ def _find_task_faults(cluster_spec: ClusterSpecification) -> list[Fault]:
             if task.type not in indices_by_job:
                 indices_by_job[task.type] = _format_indices(list(jobs[task.type]))
             message = f"This process is {task_text}, and the job {_clean_text(task.type)} has {indices_by_job[task.type]}."
-            faults.append(
-                Fault("cluster-task", Severity.ERROR, str(task), message, "Indices start at 0.")
-            )
+            faults.append(Fault("cluster-task", Severity.ERROR, str(task), message, "Indices start at 0."))
     free_task = next(
         (candidate for candidate, _ in cluster_spec.addresses if candidate not in start_counts), None
     )

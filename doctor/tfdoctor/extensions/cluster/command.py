@@ -226,5 +226,8 @@ def _load_file(name: str) -> ClusterSource:
         raise Error(msg, hint="Python 2 is not read here.") from error
     if not source.specifications:
         msg = f"{clean_line(display_name)} has no ClusterSpec, and sets no {TF_CONFIG_VARIABLE}."
-        raise Error(msg, hint="If the program reads TF_CONFIG, run this in the shell that sets it: `tfdoctor cluster`.")
+        raise Error(
+            msg,
+            hint="If the program reads TF_CONFIG, run this in the shell that sets it: `tfdoctor cluster`.",
+        )
     return source

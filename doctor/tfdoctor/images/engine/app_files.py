@@ -29,13 +29,50 @@ IGNORED_NAMES = (
 )
 """Patterns of files that no program needs, before the user's own patterns."""
 SECRET_NAME = re.compile(
-    r"\.env(?:\..{1,40})?|[._]netrc|\.pypirc|\.git-credentials|\.pgpass|\.htpasswd|\.dockercfg|kubeconfig"
-    r"|id_(?:rsa|dsa|ecdsa|ed25519)|credentials(?:\.json)?|.{0,80}service[-_]account.{0,80}\.json|.{1,200}\.(?:p12|pfx|jks|keystore|kdbx)"
+    r"(?:.{0,80}[._-])?env(?:\.(?!py$)[a-z0-9_-]{1,40}|rc)?~?|env\.sh|[._]netrc|\.pypirc|\.npmrc|\.yarnrc(?:\.yml)?|\.git-credentials|\.pgpass"
+    r"|\.htpasswd|\.dockercfg|.{0,80}kubeconfig.{0,40}|(?:.{0,80}_)?id_(?:rsa|dsa|ecdsa|ed25519)(?:_.{1,40})?|private[._-]?key.{0,40}"
+    r"|(?:.{0,80}[._-])?(?:credentials?|secrets?|passwords?)(?:[._-].{0,40})?\.(?:json|ya?ml|toml|ini|cfg|conf|txt|csv)|token\.(?:json|txt)"
+    r"|\.?(?:credentials?|secrets?|passwords?|token)|.{0,80}service[-_]account.{0,80}\.json|accesstokens\.json|auth\.(?:json|toml)"
+    r"|kaggle\.json|\.databrickscfg|\.boto|\.s3cfg|\.my\.cnf|\.vault-token|rclone\.conf|clearml\.conf|\.comet\.config"
+    r"|\.modal\.toml|ngrok\.yml|\.?pip\.conf|\.condarc|.{0,200}\.tf(?:state(?:\.backup)?|vars)|\..{2,12}_history"
+    r"|.{1,200}\.(?:p12|pfx|jks|keystore|kdbx|ppk|gpg|key)"
 )
-"""The name of a file that usually holds a password or a key."""
-SECRET_FOLDERS = {".ssh", ".aws", ".gnupg", ".kube", ".docker"}
+"""The name of a file that usually holds a password or a key, in lower case."""
+SECRET_FOLDERS = {
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".azure",
+    ".envs",
+    ".huggingface",
+    ".ngrok2",
+    "gcloud",
+}
+SETTINGS_SUFFIXES = {
+    "",
+    ".json",
+    ".yaml",
+    ".yml",
+    ".toml",
+    ".ini",
+    ".cfg",
+    ".conf",
+    ".config",
+    ".properties",
+    ".sh",
+    ".xml",
+}
+"""The suffixes of files that hold settings, among which passwords and tokens are searched for."""
+MAX_SETTINGS_BYTES = 256 * 1024
+_SECRET_SETTING = re.compile(
+    rb"(?i)(?:passwo?r?d|passphrase|secret|secret_?key|private_?key|api_?key|(?:auth|access|oauth|refresh)_?token)"
+    rb"[\"']?[ \t]{0,20}[:=][ \t]{0,20}[\"']?[^\s\"'$<{*]{6,}|[a-z]://[^\s/:@\"']{1,80}:[^\s/@\"'$<{*]{3,200}@"
+)
+"""A setting that is a password, a token or a key, or an address with a password; not one that names a variable."""
 _EXAMPLE_SUFFIXES = (".example", ".sample", ".template", ".dist")
-_PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY-----")
+_PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 
 
 def read_app_files(folder: Path) -> AppFiles:
@@ -112,9 +149,13 @@ def _check_file(folder: Path, path: Path, name: str) -> None:
 
 
 def _is_secret(name: str, content: bytes) -> bool:
-    """Return whether the file has the name of a secret, or contains a private key."""
+    """Return whether the file has the name of a secret, or contains a private key, or settings with a secret."""
     *folders, base_name = Path(name.lower()).parts
     has_secret_name = bool(
         SECRET_NAME.fullmatch(base_name) and not base_name.endswith(_EXAMPLE_SUFFIXES)
     ) or not SECRET_FOLDERS.isdisjoint(folders)
-    return has_secret_name or _PRIVATE_KEY.search(content) is not None
+    if has_secret_name or _PRIVATE_KEY.search(content) is not None:
+        return True
+    if Path(base_name).suffix not in SETTINGS_SUFFIXES or len(content) > MAX_SETTINGS_BYTES:
+        return False
+    return _SECRET_SETTING.search(content) is not None
