@@ -90,11 +90,11 @@ def test_github_format_escapes_names(run: Lint, project: Path) -> None:
 def test_github_format_is_redacted(run: Lint, project: Path) -> None:
     address = "http://kim:hunter22@gpu7.corp.example.net:22"
     (project / "cluster.py").write_text(
-        f"import tensorflow as tf\ntf.train.ClusterSpec({{'worker': ['{address}', '10.77.66.55']}})\n"
+        f"import tensorflow as tf\ntf.train.ClusterSpec({{'worker': ['{address}', '10.77.66.55', 'annabox:x']}})\n"
     )
     result = run("cluster.py", "--format", "github", cwd=project)
-    assert result.out.count("TFD722") == 2
-    assert not any(word in result.out for word in ("kim", "hunter22", "gpu7", "corp", "10.77"))
+    assert result.out.count("TFD722") == 3
+    assert not any(word in result.out for word in ("kim", "hunter22", "gpu7", "corp", "10.77", "annabox"))
 
 
 def test_diff_changes_nothing_and_fix_corrects(run: Lint, project: Path) -> None:

@@ -7,6 +7,7 @@ and JUnit XML.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -149,13 +150,25 @@ def _escape_property(text: str) -> str:
     return _escape_message(text).replace(":", "%3A").replace(",", "%2C")
 
 
+_QUOTED = re.compile(r"'([^'\n]{1,300})'")
+
+
 def _format_github(result: LintResult, **_options: Any) -> str:
     """Return a GitHub annotation for each problem and each unreadable file, with redacted texts: logs of CI are public."""
     from tfdoctor.system.identity import make_redactor
 
-    redacted_texts = make_redactor(os.environ, include_local_names=True).redact_texts(
+    redactor = make_redactor(os.environ, include_local_names=True)
+
+    def redact_quoted(match: re.Match[str]) -> str:
+        return f"'{redactor.redact_prefix(match[1])}'"
+
+    redacted_texts = redactor.redact_texts(
         [problem.message for problem in result.problems] + [file.reason for file in result.unreadable_files]
     )
+    for problem in result.problems:
+        if problem.kind_name.startswith("cluster-"):  # it quotes what stands where a host should
+            text = redacted_texts[problem.message]
+            redacted_texts[problem.message] = _QUOTED.sub(redact_quoted, text)
     lines = []
     for problem in result.problems:
         location = f"file={_escape_property(problem.path)}"
