@@ -159,6 +159,76 @@ def test_dockerfile_is_checked_like_a_machine(run: Lint, tmp_path: Path) -> None
     assert run(".", cwd=tmp_path).status == 0
 
 
+CONFLICT = "tensorflow==2.15.0\nnumpy==2.1\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("requirements.txt", CONFLICT, {("TFD306", 2), ("TFD519", 2)}),
+        ("dev-requirements.in", "-r base.txt\n" + CONFLICT, {("TFD306", 3), ("TFD519", 3)}),
+        ("constraints_gpu.txt", "tensorflow-gpu==2.12.0", {("TFD508", 1)}),
+        ("requirements.txt", "# for the CPU\ntensorflow-cpu==2.15.0\nnumpy<2\n", set()),
+        ("requirements.txt", "tensorflow\nkeras\n-r base.txt\n", set()),
+        (
+            "requirements.txt",
+            "tensorflow==2.15\nnumpy==2.1; python_version>='3.13'\nnumpy==1.26; python_version<'3.13'\n",
+            set(),
+        ),
+        (
+            "environment.yml",
+            "dependencies:\n- python=3.10\n- pip\n- pip:\n  - pandas\n  - tensorflow-gpu==2.12.0\n",
+            {("TFD508", 6)},
+        ),
+        ("environment.yml", "dependencies:\n- pip:\n  - tensorflow==2.15.0\n", set()),
+    ],
+)
+def test_named_requirements_are_checked_like_those_of_a_dockerfile(
+    run: Lint, tmp_path: Path, name: str, text: str, expected: set[tuple[str, int]]
+) -> None:
+    (tmp_path / name).write_text(text)
+    (tmp_path / "base.txt").write_text("pandas\n")
+    result = run("--json", name, cwd=tmp_path)
+    assert {(item["code"], item["line"]) for item in result.json["findings"]} == expected
+    assert (result.status, result.json["unreadable"]) == (bool(expected), [])
+    assert "`RUN " not in result.out
+    (tmp_path / "a.py").write_text(GOOD)
+    assert run(".", cwd=tmp_path).status == 0
+
+
+def test_finding_in_a_requirements_file_is_not_on_a_line_of_the_dockerfile(run: Lint, tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text(
+        "FROM $BASE\n\nRUN true\nCOPY deps.txt .\nRUN pip install -r deps.txt\n"
+    )
+    (tmp_path / "deps.txt").write_text(CONFLICT)
+    findings = run("--json", "Dockerfile", cwd=tmp_path).json["findings"]
+    assert {(item["code"], item["line"]) for item in findings} == {("TFD306", 4), ("TFD519", 4)}
+    assert all("(deps.txt, line 2)" in item["message"] for item in findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("notes.txt", "tensorflow==2.15.0", "it is not a kind of file that lint reads"),
+        ("data.json", "{}", "it is not a kind of file that lint reads"),
+        (
+            "environment.yml",
+            "dependencies:\n- python=3.8\n- conda-forge::tensorflow-gpu=1.14\n",
+            "what conda installs for conda-forge::tensorflow-gpu=1.14 is not read",
+        ),
+    ],
+)
+def test_named_file_that_cannot_be_judged_is_not_without_problems(
+    run: Lint, tmp_path: Path, name: str, text: str, reason: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    result = run(name, cwd=tmp_path)
+    assert (result.status, "No problems" in result.out) == (3, False)
+    assert f"{name}: not judged as a whole: {reason}\n" in result.out
+    (tmp_path / "train.py.orig").write_text(BAD)
+    assert run("train.py.orig", cwd=tmp_path).status == 1
+
+
 def test_options_override_settings(run: Lint, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.tfdoctor]\ntf = "1.15"\ngpu-count = 1\n')
     (tmp_path / "a.py").write_text(

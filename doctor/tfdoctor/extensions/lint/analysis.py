@@ -19,10 +19,11 @@ from tfdoctor.extensions.lint.reporter import MAX_FINDINGS, MAX_STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from tfdoctor.extensions.lint.models import LintProblem, LintTarget
 
-__all__ = ["detect_file_kind", "lint_text"]
+__all__ = ["detect_file_kind", "is_conda_environment", "is_requirements_file", "lint_text"]
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """The maximum size in bytes of a file that is checked."""
@@ -61,6 +62,10 @@ _ALIASES = (
     re.compile(r"^[ \t]*(\w+)[ \t]*=[ \t]*[\w.]*\b(?:v1|compat)[ \t]*$", re.M),
 )
 """Names for TensorFlow: in `import tensorflow as NAME`, and in `NAME = tf.compat.v1`."""
+_REQUIREMENTS_NAME = re.compile(
+    r"(?:[\w.-]{1,100}[._-])?(?:requirements|constraints)(?:[._-][\w.-]{1,100})?\.(?:txt|in)", re.I
+)
+_DEPENDENCIES_KEY = re.compile(r"^dependencies:", re.M)
 _FROM_IMPORT = re.compile(
     r"^[ \t]*from[ \t]+tensorflow[\w.]*[ \t]+import[ \t]+([^\n()#]{1,400}|\([^()]{1,2000}\))", re.M
 )
@@ -94,6 +99,17 @@ def detect_file_kind(name: str, first_line: str = "") -> str | None:
     if match is not None and not suffix:
         return "python" if match[1] == "python" else "shell"
     return None
+
+
+def is_requirements_file(path: Path) -> bool:
+    """Return whether a file is a requirements or constraints file, by its name or that of its folder."""
+    in_folder = path.parent.name == "requirements" and path.suffix == ".txt"
+    return in_folder or _REQUIREMENTS_NAME.fullmatch(path.name) is not None
+
+
+def is_conda_environment(kind: str, text: str) -> bool:
+    """Return whether a file of this kind is a conda environment file."""
+    return kind == "yaml" and _DEPENDENCIES_KEY.search(text) is not None
 
 
 def lint_text(text: str, kind: str, target: LintTarget) -> tuple[list[LintProblem], str | None]:

@@ -15,7 +15,12 @@ from tfdoctor.core.edits import Edit, EditError, SourceText, apply_edits
 from tfdoctor.core.errors import ExitCode, UsageError
 from tfdoctor.core.facts.variables import READ_VARIABLES, guess_variable
 from tfdoctor.core.text import clean, clean_line
-from tfdoctor.extensions.lint.analysis import detect_file_kind, lint_text
+from tfdoctor.extensions.lint.analysis import (
+    detect_file_kind,
+    is_conda_environment,
+    is_requirements_file,
+    lint_text,
+)
 from tfdoctor.extensions.lint.fixes import drop_fixes_of_shared_names, format_diff, list_variables, plan_edits
 from tfdoctor.extensions.lint.models import LintProblem, LintResult, LintTarget, UnreadableFile
 from tfdoctor.extensions.lint.settings import (
@@ -177,17 +182,19 @@ def _lint_files(
         label = str(path)
         variables[label] = set()
         try:
-            source = load_source(path, is_python=kind == "python")
+            source = _load_source(path, kind)
         except ValueError as error:
             unreadable.append(UnreadableFile(label, f"{error}"))
             variables[label] = _find_known_words(path)
             continue
         file_problems, found, reason = _lint_file(
-            path, kind, source.text, target, queries_index=path in named_paths
+            path, kind, source.text, target, is_named=path in named_paths
         )
         image_problems += [item for item in found if settings.is_reported(path_in_project, item[0].kind_name)]
         if reason is not None:
-            unreadable.append(UnreadableFile(label, reason, is_read=True))
+            # no part of a conda environment is checked if there is nothing in it for pip
+            is_read = bool(file_problems or found) or not is_conda_environment(kind, source.text)
+            unreadable.append(UnreadableFile(label, reason, is_read))
         file_problems = [
             replace(item, path=label)
             for item in file_problems
@@ -229,21 +236,37 @@ def _lint_files(
     return result, editable_files, refusals
 
 
+def _load_source(path: Path, kind: str) -> SourceText:
+    """Return the text of a file. Raise ValueError if it cannot be read or is of a kind that is not checked."""
+    if kind == "other":
+        raise ValueError("it is not a kind of file that lint reads")
+    return load_source(path, is_python=kind == "python")
+
+
 def _lint_file(
-    path: Path, kind: str, text: str, target: LintTarget, *, queries_index: bool
+    path: Path, kind: str, text: str, target: LintTarget, *, is_named: bool
 ) -> tuple[list[LintProblem], list[tuple[LintProblem, str]], str | None]:
     """Check a file, and return (problems of its code, problems of the images that it describes, reason).
 
-    The second list and the reason are those of `lint_container_file`.
+    The second list and the reason are those of `lint_container_file`. What a file of requirements installs is checked if
+    the file itself is named on the command line: others may be for another machine.
     """
-    problems, reason = lint_text(text, kind, target) if kind != "devcontainer" else ([], None)
+    problems, reason = (
+        lint_text(text, kind, target) if kind not in ("devcontainer", "requirements") else ([], None)
+    )
+    if is_named and (kind == "requirements" or is_conda_environment(kind, text)):
+        from tfdoctor.extensions.lint.requirements import lint_conda_environment, lint_requirements
+
+        lint_packages = lint_requirements if kind == "requirements" else lint_conda_environment
+        package_problems, packages_reason = lint_packages(text, path)
+        return problems, [(item, str(path)) for item in package_problems], reason or packages_reason
     if kind not in CONTAINER_KINDS:
         return problems, [], reason
     from tfdoctor.extensions.lint.containers import describes_container, lint_container_file
 
     if not describes_container(kind, path, text):
         return problems, [], reason
-    found, container_reason = lint_container_file(text, path, queries_index=queries_index)
+    found, container_reason = lint_container_file(text, path, queries_index=is_named)
     lines = {problem.line for problem in problems}
     image_problems = [  # the rule for machines finds a misspelt variable as well
         item for item in found if not (item[0].kind_name == "misspelt-variable" and item[0].line in lines)
@@ -307,6 +330,10 @@ def _iter_files(
                 continue
             visited_paths.add(absolute_path)
             leaves_folder = not is_named and file.is_symlink() and not is_inside(file, path)
+            if kind is None and is_requirements_file(file):
+                kind = "requirements"
+            elif kind is None and file.suffix:  # for train.py.orig, the kind of train.py
+                kind = detect_file_kind(file.stem, read_first_line(file)) or "other"
             yield file, kind or "python", settings, get_relative_path(file), leaves_folder
 
 

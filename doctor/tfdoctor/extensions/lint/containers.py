@@ -15,9 +15,10 @@ from tfdoctor.images.read.compose import StartFileError, is_compose_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfdoctor.core.findings import Finding
+    from tfdoctor.core.findings import Evidence, Finding
+    from tfdoctor.images.read.compose import ContainerStart
 
-__all__ = ["describes_container", "lint_container_file"]
+__all__ = ["describes_container", "lint_container_file", "make_problem"]
 
 
 def describes_container(kind: str, path: Path, text: str) -> bool:
@@ -49,22 +50,10 @@ def lint_container_file(
         for finding in report.findings if report is not None else ():
             if finding.severity <= Severity.INFO:
                 continue
-            evidence = next((item for item in finding.evidence if item.line is not None), None)
-            is_here = evidence is not None and (start is None or evidence.source == start.file)
-            line = (evidence.line or 1) if evidence is not None and is_here else start.line if start else 1
-            location = f" ({evidence.source}, line {evidence.line})" if evidence and not is_here else ""
-            problem = LintProblem(
-                kind_name=NAME_BY_CODE.get(finding.code, finding.cause.value),
-                message=f"{finding.title}{location}. {_format_remedy(finding)}".strip(),
-                line=line,
-                column=1,
-                path=str(path),
-                source=lines[line - 1] if line <= len(lines) else "",
-                code=finding.code,
-                severity=finding.severity,
-                service=start.name if start is not None else None,
-            )
-            origin = path if is_here or evidence is None else path.parent / evidence.source
+            problem = make_problem(finding, path, lines, label, start)
+            evidence = _find_evidence(finding)
+            is_elsewhere = start is not None and evidence is not None and evidence.source != start.file
+            origin = path.parent / evidence.source if is_elsewhere and evidence is not None else path
             problems.append((problem, str(origin)))
     reasons = [
         reason
@@ -72,6 +61,41 @@ def lint_container_file(
         if report is None and start is not None and start.program not in PROGRAMS_WITHOUT_GPU
     ]
     return problems, "; ".join(reasons) or None
+
+
+def make_problem(
+    finding: Finding, path: Path, lines: list[str], name: str, start: ContainerStart | None = None
+) -> LintProblem:
+    """Return a finding about an image as a problem in a file, which evidence calls `name` or, with `start`, `start.file`.
+
+    If its evidence is in another file, the problem is on the line of the container, or the first that names that file.
+    """
+    evidence = _find_evidence(finding)
+    is_here = evidence is not None and evidence.source == (start.file if start is not None else name)
+    if evidence is not None and is_here:
+        line = evidence.line or 1
+    elif start is not None or evidence is None:
+        line = start.line if start is not None else 1
+    else:
+        other_name = evidence.source.rpartition("/")[2]
+        line = next((number for number, text in enumerate(lines, 1) if other_name in text), 1)
+    location = f" ({evidence.source}, line {evidence.line})" if evidence and not is_here else ""
+    return LintProblem(
+        kind_name=NAME_BY_CODE.get(finding.code, finding.cause.value),
+        message=f"{finding.title}{location}. {_format_remedy(finding)}".strip(),
+        line=line,
+        column=1,
+        path=str(path),
+        source=lines[line - 1] if line <= len(lines) else "",
+        code=finding.code,
+        severity=finding.severity,
+        service=start.name if start is not None else None,
+    )
+
+
+def _find_evidence(finding: Finding) -> Evidence | None:
+    """Return the first evidence of a finding that has a line."""
+    return next((item for item in finding.evidence if item.line is not None), None)
 
 
 def _format_remedy(finding: Finding) -> str:

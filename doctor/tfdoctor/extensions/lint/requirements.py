@@ -1,0 +1,123 @@
+"""Check what requirements files and conda environment files install, as in a Dockerfile that installs them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfdoctor.cli.build_check import make_file_reader
+from tfdoctor.compat import Compat
+from tfdoctor.core.findings import Cause, Severity
+from tfdoctor.core.text import clean_line
+from tfdoctor.extensions.lint.containers import make_problem
+from tfdoctor.images.analysis import check_dockerfile
+from tfdoctor.images.read.installs import iter_requirement_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tfdoctor.extensions.lint.models import LintProblem
+
+__all__ = ["lint_conda_environment", "lint_installation", "lint_requirements"]
+
+_PYTHON_MARKER = re.compile(r";.*(?:python|implementation)")
+_CAUSES = frozenset(
+    [
+        Cause.BOTH_PACKAGES,
+        Cause.NO_MATCHING_WHEEL,
+        Cause.NUMPY_ABI,
+        Cause.PACKAGE_CONFLICT,
+        Cause.PROTOBUF_CONFLICT,
+    ]
+)
+"""The causes that requirements show by themselves, whatever they are installed into."""
+_NAMED_FILE = "named file"
+"""The name of the requirements file in the build context. No requirements file can include it."""
+
+
+def lint_requirements(
+    text: str, path: Path, source: str | None = None
+) -> tuple[list[LintProblem], str | None]:
+    """Return the problems that requirements have on every Python, and which files they include cannot be read.
+
+    The second item is None if everything was read. `source` is the text of the file if it has more than the requirements.
+    """
+    read_other = make_file_reader(path.parent)
+
+    def read(name: str) -> str | None:
+        content = text if name == _NAMED_FILE else read_other(name)
+        return _blank_lines_for_some_pythons(content) if content is not None else None
+
+    problems, unknown_lines = lint_installation(
+        f'-r "{_NAMED_FILE}"', path, (source or text).split("\n"), read
+    )
+    return problems, "; ".join(unknown_lines) or None
+
+
+def lint_conda_environment(text: str, path: Path) -> tuple[list[LintProblem], str | None]:
+    """Return the problems of the packages that pip installs into a conda environment, and what was not checked.
+
+    Raise ValueError if the file is not YAML.
+    """
+    import yaml
+
+    try:
+        root = yaml.compose(text, Loader=yaml.BaseLoader)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError("it is not YAML") from error
+    lines = [""] * (text.count("\n") + 1)
+    conda_packages: list[str] = []
+    for entry in _list_items(root, "dependencies"):
+        if isinstance(entry, yaml.ScalarNode):
+            conda_packages.append(entry.value)
+        for item in _list_items(entry, "pip"):
+            if isinstance(item, yaml.ScalarNode) and item.start_mark.line < len(lines):
+                lines[item.start_mark.line] = item.value
+    problems, unknown_reason = lint_requirements("\n".join(lines), path, text)
+    tensorflow = next((name for name in conda_packages if re.match(r"(?:\S+::)?tensorflow", name)), None)
+    if tensorflow is not None:
+        return problems, f"what conda installs for {clean_line(tensorflow)} is not read"
+    return problems, unknown_reason
+
+
+def lint_installation(
+    arguments: str, path: Path, lines: list[str], read: Callable[[str], str | None] = lambda _: None
+) -> tuple[list[LintProblem], list[str]]:
+    """Return the problems of `pip install ARGUMENTS` on every Python, and descriptions of what could not be read.
+
+    `lines` are those of the file at `path`, whose requirements `read` returns under the name of `_NAMED_FILE`.
+    """
+    dockerfile = f"ARG BASE\nFROM $BASE\nCOPY . /\nWORKDIR /\nRUN pip install {arguments}\n"
+    report = check_dockerfile(dockerfile, Compat.load(), name=_NAMED_FILE, read=read)
+    assert report is not None  # noqa: S101 - it has a FROM
+    problems = [
+        make_problem(finding, path, lines, _NAMED_FILE)
+        for finding in report.findings
+        if finding.severity > Severity.INFO and finding.cause in _CAUSES
+    ]
+    # the remedies are written for a Dockerfile
+    problems = [replace(item, message=item.message.replace("`RUN ", "`")) for item in problems]
+    return problems, [line.text for line in report.image.unknown_lines if "could not be read" in line.text]
+
+
+def _blank_lines_for_some_pythons(text: str) -> str:
+    """Return requirements without those whose marker depends on the Python, which is not known."""
+    lines = [""] * (text.count("\n") + 1)
+    for number, line in iter_requirement_lines(text):
+        if not _PYTHON_MARKER.search(line) and number <= len(lines):
+            lines[number - 1] = line
+    return "\n".join(lines)
+
+
+def _list_items(node: object, key: str) -> list[object]:
+    """Return the items of the list that a YAML mapping has under a key, or [] if there is none."""
+    import yaml
+
+    if not isinstance(node, yaml.MappingNode):
+        return []
+    value = next(
+        (value for name, value in node.value if isinstance(name, yaml.ScalarNode) and name.value == key), None
+    )
+    return value.value if isinstance(value, yaml.SequenceNode) else []
