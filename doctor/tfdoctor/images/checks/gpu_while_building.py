@@ -7,8 +7,9 @@ CPU or fails.
 
 How it is seen
 --------------
-A RUN instruction starts nvidia-smi, or a Python script whose name says that it trains or tests a GPU. What a script really
-does is not known.
+A RUN instruction starts nvidia-smi, Python code (`python -c`, or a heredoc) that fails without a GPU, or a Python script whose
+name says that it trains or tests a GPU. What a script really does is not known. A command whose failure has no effect
+(`|| true`) is not reported.
 
 What to do
 ----------

@@ -15,6 +15,7 @@ from packaging.markers import InvalidMarker, Marker, UndefinedComparison, Undefi
 
 from tfdoctor.core import versions
 from tfdoctor.images.read.bases import BaseReference, describe_base
+from tfdoctor.images.read.gpu_code import fails_without_gpu
 from tfdoctor.images.read.installs import (
     iter_requirement_lines,
     parse_apt_call,
@@ -369,8 +370,8 @@ class _ImageReader:
         command = step.command
         text = command.text
         subject = self.subject
-        if _GPU_PROGRAM.match(text.rpartition("/")[2] if command.name == "nvidia-smi" else text):
-            subject.gpu_programs.append(SourceLine(text[:200], command.line))
+        if not command.ignores_failure and (_needs_gpu(command) or fails_without_gpu(step.python_code)):
+            subject.gpu_programs.append(SourceLine(" ".join(text.split())[:200], command.line))
         if (pip := parse_pip_call(command)) is not None:
             self._apply_pip_call(pip, step)
             return
@@ -563,6 +564,22 @@ class _ImageReader:
             and not requirement.extras
             and versions.satisfies(base.tensorflow_version, requirement.specifier)
         )
+
+
+def _needs_gpu(command: Command) -> bool:
+    """Return whether a command needs a GPU, or very likely does: by its name or by the code after `python -c`."""
+    text = command.text
+    if _GPU_PROGRAM.match(text.rpartition("/")[2] if command.name == "nvidia-smi" else text):
+        return True
+    words = command.words
+    index = next((index for index, word in enumerate(words[1:-1], 1) if word.text == "-c"), 0)
+    return (
+        index > 0
+        and re.fullmatch(r"python[\d.]*", command.name) is not None
+        and all(word.text.startswith("-") for word in words[1:index])
+        and words[index + 1].is_known
+        and fails_without_gpu(words[index + 1].text)
+    )
 
 
 def _is_tensorflow(name: str) -> bool:

@@ -30,6 +30,8 @@ class ShellCommand:
     """The working directory. None if unknown."""
     has_cuda_override: bool = False
     """Whether the instruction sets CONDA_OVERRIDE_CUDA, with which conda assumes a GPU."""
+    python_code: str = ""
+    """The code that Python reads from the instruction's heredoc. Empty if there is none."""
 
     @property
     def line(self) -> int:

@@ -314,7 +314,9 @@ def _parse_run(instruction: Instruction, stage: _StageBuilder) -> None:
             if command.name == "cd" and len(command.words) > 1:
                 folder = _resolve_path(folder, command.words[1].text) if command.words[1].is_known else None
                 continue
-            stage.steps.append(ShellCommand(command, folder, "CONDA_OVERRIDE_CUDA" in text))
+            has_code = bool(instruction.heredocs) and re.fullmatch(r"python[\d.]*(?: -)?", command.text)
+            code = instruction.heredocs[0].text if has_code else ""
+            stage.steps.append(ShellCommand(command, folder, "CONDA_OVERRIDE_CUDA" in text, code))
 
 
 def _find_line_number(source: JoinedText, start: int, offset: int) -> int:

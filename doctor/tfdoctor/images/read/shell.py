@@ -25,6 +25,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _PLAIN_CHARS = re.compile(r"[^ \t\n;|&()<>'\"\\$`]+")
 _QUOTED_CHARS = re.compile(r'[^"\\]*')
+_HARMLESS_ALTERNATIVE = re.compile(r"\|\|\s{0,20}(?:true\b|:|echo\b|printf\b|exit 0\b)")
+"""What follows a command whose failure has no effect."""
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ash"})
 _PREFIX_WORDS = frozenset(
     {
@@ -88,6 +90,8 @@ class Command:
     redirects: tuple[Redirect, ...] = ()
     is_piped: bool = False
     """Whether the command reads the output of the previous one."""
+    ignores_failure: bool = False
+    """Whether nothing happens if the command fails, as in `COMMAND || true`."""
 
     @property
     def name(self) -> str:
@@ -236,6 +240,7 @@ class _CommandBuilder:
     words: list[Word]
     redirects: list[Redirect]
     is_piped: bool = False
+    ignores_failure: bool = False
 
 
 def parse_commands(
@@ -313,7 +318,7 @@ def _unwrap_command(
         )
         for redirect in builder.redirects
     )
-    yield Command(tuple(words), redirects, builder.is_piped)
+    yield Command(tuple(words), redirects, builder.is_piped, builder.ignores_failure)
 
 
 def _find_script(words: list[Word]) -> Word | None:
@@ -346,6 +351,7 @@ def _split_commands(
             if operator == "&>":  # a redirection: the next round reads the `>`
                 position += 1
                 continue
+            builder.ignores_failure = _HARMLESS_ALTERNATIVE.match(text, position) is not None
             if builder.words or builder.redirects:
                 yield builder
             builder = _CommandBuilder([], [], is_piped=char == "|" and operator != "||")
