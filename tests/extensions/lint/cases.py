@@ -580,7 +580,7 @@ WITH_OPTIONS: dict[str, tuple[tuple[int, int] | None, int | None, str]] = {
         import os
         os.environ["CUDA_VISIBLE_DEVICES"] = "0,-1,1"
         import tensorflow as tf
-        with tf.device("/GPU:1"):
+        with tf.device("/GPU:1"):  #! no-such-device
             pass
     """,
     ),

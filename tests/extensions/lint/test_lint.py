@@ -58,6 +58,27 @@ def test_python_file(name: str) -> None:
     assert_python_problems(cases.PYTHON[name])
 
 
+@pytest.mark.parametrize(
+    ("value", "device", "is_missing"),
+    [
+        ("-1", "/gpu:0", True),
+        ("-1", "/cpu:0", False),
+        ("", "/gpu:0", True),
+        ("0,-1,1", "/gpu:0", False),
+        ("0,-1,1", "/gpu:1", True),
+        ("GPU-1f2e", "/gpu:0", False),
+    ],
+)
+def test_device_among_the_visible_ones(value: str, device: str, *, is_missing: bool) -> None:
+    text = (
+        f"import os\nos.environ['CUDA_VISIBLE_DEVICES'] = {value!r}\nimport tensorflow as tf\n"
+        f"with tf.device({device!r}):\n    pass\n"
+    )
+    problems, _ = lint_text(text, "python", LintTarget())
+    assert list_positions(problems) == [(4, "no-such-device")] * is_missing
+    assert lint_text(text.partition("with")[0], "python", LintTarget()) == ([], None)
+
+
 @pytest.mark.parametrize("name", cases.WITH_OPTIONS)
 def test_python_for_a_release_and_a_machine(name: str) -> None:
     tf, gpus, text = cases.WITH_OPTIONS[name]

@@ -166,11 +166,11 @@ class DeviceChecks(Reporter):
                 and index >= self.visible_gpu_count
                 and not self.branch_depth
             ):
-                count = f"{self.visible_gpu_count} GPU{'s' if self.visible_gpu_count != 1 else ''}"
+                count = f"{self.visible_gpu_count} GPU{'s' if self.visible_gpu_count != 1 else ''}, counted from 0"
                 self.report(
                     "no-such-device",
                     node,
-                    f"{text} is not there: CUDA_VISIBLE_DEVICES leaves {count}, counted from 0.",
+                    f"{text} is not there: CUDA_VISIBLE_DEVICES leaves {count if self.visible_gpu_count else 'none'}.",
                 )
             elif gpu_count is not None and index >= gpu_count:
                 self.report(

@@ -140,7 +140,8 @@ class EnvironChecks(Reporter):
         if name == "CUDA_VISIBLE_DEVICES":
             self.visible_gpu_count = None
             if isinstance(constant, str) and not self.branch_depth and not self.is_uncalled:
-                devices = [device for device in constant.split(",") if device.strip()]
+                # CUDA stops at -1
+                devices = [device for device in constant.partition("-1")[0].split(",") if device.strip()]
                 self.visible_gpu_count = (
                     len(devices) if all(device.strip().isdigit() for device in devices) else None
                 )
