@@ -23,6 +23,7 @@ from tfdoctor.images.read.compose import (
     is_compose_file,
     is_devcontainer_file,
     parse_devcontainer,
+    parse_pods,
     parse_services,
 )
 from tfdoctor.images.read.reader import parse_dockerfile
@@ -127,6 +128,11 @@ def check_container_file(
         text, Compat.load(), name=display_name, read=make_file_reader(path.parent), query_index=query_index
     )
     return [(None, report, "" if report is not None else f"{display_name} has no FROM")]
+
+
+def check_pod_file(text: str, path: Path, display_name: str) -> list[ContainerCheck]:
+    """Check the containers that ask for a GPU in the pods of a file, and return the same as `check_container_file`."""
+    return [(start, *_evaluate_start(start, path.parent, None)) for start in parse_pods(text, display_name)]
 
 
 def _choose_exit_status(reports: Sequence[DockerfileReport | None]) -> int:

@@ -229,6 +229,65 @@ def test_named_file_that_cannot_be_judged_is_not_without_problems(
     assert run("train.py.orig", cwd=tmp_path).status == 1
 
 
+POD = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec:
+  template:
+    spec:
+      containers:
+      - name: log
+        image: busybox
+        env: [{name: CUDA_VISIBLE_DEVICES, value: "-1"}]
+      - name: train
+        image: IMAGE
+        env:
+        - {name: CUDA_VISIBLE_DEVICES, value: "VISIBLE"}
+        - {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+        resources: RESOURCES
+"""
+
+
+@pytest.mark.parametrize(
+    ("resources", "image", "visible", "expected"),
+    [
+        ("{limits: {nvidia.com/gpu: 1}}", "registry.local/fit:3", "0", set()),
+        ("{limits: {nvidia.com/gpu: 2}, requests: {nvidia.com/gpu: 2}}", "registry.local/fit:3", "0", set()),
+        ("{limits: {nvidia.com/mig-1g.5gb: 1}}", "tensorflow/tensorflow:2.17.0-gpu", "0", set()),
+        ("{limits: {nvidia.com/gpu: 1.0, cpu: 500m}}", "registry.local/fit:3", "0", set()),
+        ("{limits: {nvidia.com/gpu: 0}}", "tensorflow/tensorflow:2.18.0-gpu", "-1", set()),
+        ("{requests: {cpu: 1}} # nvidia.com/gpu", "tensorflow/tensorflow:2.18.0", "-1", set()),
+        ("{requests: {nvidia.com/gpu: 1}}", "registry.local/fit:3", "0", {("TFD515", "error")}),
+        ("{limits: {nvidia.com/gpu: 0.5}}", "registry.local/fit:3", "0", {("TFD515", "error")}),
+        ("{limits: {nvidia.com/gpu: 500m}}", "registry.local/fit:3", "0", {("TFD515", "error")}),
+        (
+            "{limits: {nvidia.com/gpu: 1}, requests: {nvidia.com/gpu: 2}}",
+            "registry.local/fit:3",
+            "0",
+            {("TFD515", "error")},
+        ),
+        ("{limits: {nvidia.com/gpu: 1}}", "registry.local/fit:3", "-1", {("TFD515", "warning")}),
+        ("{limits: {nvidia.com/gpu: 1}}", "tensorflow/tensorflow:2.18.0-gpu", "0", {("TFD503", "error")}),
+    ],
+)
+def test_pod_that_asks_for_a_gpu(
+    run: Lint, tmp_path: Path, resources: str, image: str, visible: str, expected: set[tuple[str, str]]
+) -> None:
+    text = POD.replace("RESOURCES", resources).replace("IMAGE", image).replace('"VISIBLE"', f'"{visible}"')
+    (tmp_path / "pod.yaml").write_text(text)
+    result = run("--json", "pod.yaml", cwd=tmp_path)
+    validate(result.json, "lint")
+    assert {(item["code"], item["severity"]) for item in result.json["findings"]} == expected
+    assert {(item["line"], item["service"]) for item in result.json["findings"]} <= {(15, "train")}
+    assert result.json["unreadable"] == []
+    assert "The service" not in result.out
+
+
 def test_options_override_settings(run: Lint, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.tfdoctor]\ntf = "1.15"\ngpu-count = 1\n')
     (tmp_path / "a.py").write_text(

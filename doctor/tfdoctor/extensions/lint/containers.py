@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.cli.build_check import PROGRAMS_WITHOUT_GPU, check_container_file
+from tfdoctor.cli.build_check import PROGRAMS_WITHOUT_GPU, check_container_file, check_pod_file
 from tfdoctor.core.findings import Severity
 from tfdoctor.core.text import clean_line
 from tfdoctor.extensions.lint.models import LintProblem
@@ -27,8 +27,17 @@ def describes_container(kind: str, path: Path, text: str) -> bool:
     Other YAML files than compose files can begin with the same key, such as `version`.
     """
     if kind == "yaml":
-        return is_compose_file(path.name, "") or re.search(r"^services:", text, re.MULTILINE) is not None
+        return (
+            is_compose_file(path.name, "")
+            or re.search(r"^services:", text, re.MULTILINE) is not None
+            or _describes_pods(text)
+        )
     return kind in ("dockerfile", "devcontainer")
+
+
+def _describes_pods(text: str) -> bool:
+    """Return whether a YAML file describes Kubernetes objects with containers that may ask for a GPU."""
+    return "nvidia.com/" in text and re.search(r"^apiVersion:", text, re.MULTILINE) is not None
 
 
 def lint_container_file(
@@ -40,7 +49,11 @@ def lint_container_file(
     """
     label = clean_line(str(path))
     try:
-        results = check_container_file(text, path, label, queries_index=queries_index)
+        results = (
+            check_pod_file(text, path, label)
+            if path.suffix in (".yaml", ".yml") and _describes_pods(text)
+            else check_container_file(text, path, label, queries_index=queries_index)
+        )
     except StartFileError as error:
         has_other_name = path.suffix in (".yaml", ".yml") and not is_compose_file(path.name, "")
         return [], None if has_other_name else clean_line(str(error))

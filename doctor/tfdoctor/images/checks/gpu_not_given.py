@@ -6,13 +6,15 @@ NVIDIA_VISIBLE_DEVICES=none or void gives a container no GPU (`docker run --gpus
 NVIDIA_DRIVER_CAPABILITIES selects the parts of the driver that a container gets. Without `compute` there is no
 libcuda. Without `utility` there is no NVML, and TensorFlow 2.21 and newer registers no GPU without NVML.
 CUDA_VISIBLE_DEVICES hides every GPU from CUDA if it is empty or begins with anything but an index or a UUID (-1, all). A
-service of a compose file and a dev container get no GPU unless the file asks for one.
+service of a compose file and a dev container get no GPU unless the file asks for one. Kubernetes refuses a pod that asks for
+one outside `limits`, or for a part of one.
 
 How it is seen
 --------------
 tfdoctor reads the ENV instructions of the last stage and of the stages that it builds on. In a compose file it reads
 `environment`, `deploy.resources.reservations.devices`, `gpus`, `runtime` and `devices` of the service. In
-devcontainer.json it reads `containerEnv`, `runArgs` and `hostRequirements`.
+devcontainer.json it reads `containerEnv`, `runArgs` and `hostRequirements`. In a pod it reads `env` and `resources` of the
+containers that ask for `nvidia.com/gpu`.
 
 What to do
 ----------
@@ -80,8 +82,9 @@ def check(context: CheckContext) -> Sequence[Finding]:
         cause, reason = gap
         remedy = f"ENV {_ENOUGH_CAPABILITIES}"
         findings.append(_make_finding(context, capabilities, cause, Severity.ERROR, reason, remedy))
-    if context.container_start is not None and context.tensorflow.state != "none":
-        findings += _find_start_problems(context, context.container_start)
+    start = context.container_start
+    if start is not None and (context.tensorflow.state != "none" or start.is_in_pod):
+        findings += _find_start_problems(context, start)
     return findings
 
 
@@ -95,7 +98,8 @@ def _hides_all_gpus(value: str) -> bool:
 
 def _find_start_problems(context: CheckContext, start: ContainerStart) -> list[Finding]:
     """Return findings about the file that starts the container."""
-    container_name = f"The service {start.name}" if start.name else "The dev container"
+    noun = "container" if start.is_in_pod else "service"
+    container_name = f"The {noun} {start.name}" if start.name else "The dev container"
     findings = []
     if start.has_gpu is False:
         findings.append(
@@ -114,7 +118,8 @@ def _find_start_problems(context: CheckContext, start: ContainerStart) -> list[F
         findings.append(
             RULE.make_finding(
                 Cause.HIDDEN_BY_ENV,
-                Severity.ERROR,
+                # a pod may ask for a GPU for other things than CUDA
+                Severity.WARNING if start.is_in_pod else Severity.ERROR,
                 "It hides every GPU from CUDA.",
                 title=f"CUDA_VISIBLE_DEVICES={visible_devices or '(empty)'} keeps the GPU away",
                 evidence=[

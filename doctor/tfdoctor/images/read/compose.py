@@ -1,4 +1,4 @@
-"""Parse compose.yaml and devcontainer.json: the image of each container and its access to GPUs.
+"""Parse compose.yaml, devcontainer.json and pods of Kubernetes: the image of each container and its access to GPUs.
 
 The files are read as Compose reads them, within limits. A value is None if it depends on another file, or on a variable
 without a default.
@@ -25,6 +25,7 @@ __all__ = [
     "is_compose_file",
     "is_devcontainer_file",
     "parse_devcontainer",
+    "parse_pods",
     "parse_services",
 ]
 
@@ -42,6 +43,9 @@ _VARIABLE_REFERENCE = re.compile(
     r"\$(?:\$|\{([A-Za-z_]\w{0,100})(?::?-([^${}]{0,500}))?\}|([A-Za-z_]\w{0,100}))"
 )
 """$$ for a dollar sign, ${NAME}, ${NAME:-DEFAULT}, ${NAME-DEFAULT} or $NAME."""
+_GPU_RESOURCE = re.compile(r"nvidia\.com/(?:gpu(?:\.shared)?|mig-[\w.]{1,40})")
+_FRACTION = re.compile(r"\d*\.\d*[1-9]\d*|\d*[1-9]\d{0,2}m")
+"""A number of devices that is not whole, in the syntax of Kubernetes."""
 _GPU_OPTION = re.compile(r"--gpus(?:=|$)|--device=nvidia\.com/gpu|nvidia\.com/gpu=|--runtime=nvidia$")
 """`docker run` options that give a container a GPU."""
 SETUP_KEYS = ("onCreateCommand", "updateContentCommand", "postCreateCommand", "postStartCommand")
@@ -88,6 +92,8 @@ class ContainerStart:
     """The line of those commands."""
     gpu_setting: str = ""
     """The setting that gives the container a GPU, in the syntax of the file."""
+    is_in_pod: bool = False
+    """Whether it is a container of a Kubernetes pod that asks for a GPU."""
 
 
 def is_compose_file(name: str, text: str) -> bool:
@@ -267,6 +273,79 @@ def _has_gpu(node: Node) -> bool | None:
     if any("nvidia.com/gpu=" in entry for entry in _parse_texts(_find_node(node, "devices"))):
         return True
     return None if _find_node(node, "extends") is not None else False
+
+
+# ---------------------------------------------------------------- pods
+
+
+def parse_pods(text: str, file: str) -> list[ContainerStart]:
+    """Return the containers that ask for a GPU in the pods of Kubernetes objects, in order.
+
+    Raise StartFileError if the file is not YAML.
+    """
+    import yaml
+
+    starts: list[ContainerStart] = []
+    try:
+        stack = list(yaml.compose_all(text, Loader=yaml.BaseLoader))[::-1]
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        message = "it is not YAML, or too deep"
+        raise StartFileError(message) from error
+    visited_ids: set[int] = set()
+    while stack:
+        node = stack.pop()
+        if id(node) in visited_ids:
+            continue
+        visited_ids.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            stack += node.value[::-1]
+        for name, value in list(_iter_entries(node))[::-1]:
+            if name == "containers" and isinstance(value, yaml.SequenceNode):
+                starts += [start for item in value.value if (start := _parse_container(item, file))]
+            else:
+                stack.append(value)
+    return starts
+
+
+def _parse_container(node: Node, file: str) -> ContainerStart | None:
+    """Return how a container of a pod is started, or None if it asks for no GPU."""
+    import yaml
+
+    limits, requests = (
+        {
+            name: text
+            for name, value in _iter_entries(_find_node(node, "resources", key))
+            if _GPU_RESOURCE.fullmatch(name) and (text := _parse_text(value)) not in (None, "0")
+        }
+        for key in ("limits", "requests")
+    )
+    if not limits and not requests:
+        return None
+    problem = ""
+    for name, value in limits.items():
+        if _FRACTION.fullmatch(value or ""):
+            problem = f"Kubernetes refuses the limit of {value} for {name}, which has to be a whole number"
+    for name, value in requests.items():
+        if name not in limits:
+            problem = f"{name} is in `requests` and not in `limits`, which Kubernetes refuses"
+        elif value != limits[name]:
+            problem = f"`requests` and `limits` differ for {name}, which Kubernetes refuses"
+    variables = _find_node(node, "env")
+    pairs = [
+        (_parse_text(_find_node(item, "name")), _parse_text(_find_node(item, "value")))
+        for item in (variables.value[:1000] if isinstance(variables, yaml.SequenceNode) else ())
+    ]
+    return ContainerStart(
+        name=_parse_text(_find_node(node, "name")) or "?",
+        file=file,
+        line=node.start_mark.line + 1,
+        image=_parse_text(_find_node(node, "image")),
+        has_gpu=not problem,
+        environment={name: value for name, value in pairs if name is not None and value is not None},
+        gpu_problem=problem,
+        gpu_setting="resources: {limits: {nvidia.com/gpu: 1}}",
+        is_in_pod=True,
+    )
 
 
 # ---------------------------------------------------------------- dev containers
