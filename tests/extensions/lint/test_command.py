@@ -216,6 +216,7 @@ def test_finding_in_a_requirements_file_is_not_on_a_line_of_the_dockerfile(run: 
             "dependencies:\n- python=3.8\n- conda-forge::tensorflow-gpu=1.14\n",
             "what conda installs for conda-forge::tensorflow-gpu=1.14 is not read",
         ),
+        ("environment.yml", "dependencies:\n- pip\n---\na: 1\n", "it is not YAML, or too deep"),
     ],
 )
 def test_named_file_that_cannot_be_judged_is_not_without_problems(

@@ -57,16 +57,13 @@ def lint_requirements(
 
 
 def lint_conda_environment(text: str, path: Path) -> tuple[list[LintProblem], str | None]:
-    """Return the problems of the packages that pip installs into a conda environment, and what was not checked.
-
-    Raise ValueError if the file is not YAML.
-    """
+    """Return the problems of the packages that pip installs into a conda environment, and what was not checked."""
     import yaml
 
     try:
         root = yaml.compose(text, Loader=yaml.BaseLoader)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError("it is not YAML") from error
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return [], "it is not YAML, or too deep"
     lines = [""] * (text.count("\n") + 1)
     conda_packages: list[str] = []
     for entry in _list_items(root, "dependencies"):
