@@ -289,6 +289,41 @@ def test_pod_that_asks_for_a_gpu(
     assert "The service" not in result.out
 
 
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("pip install tensorflow-gpu==2.12.0", "TFD508"),
+        ("sudo python3 -m pip install -U 'tensorflow==2.7.77'", "TFD508"),
+        ("pip install tensorflow==2.15.0 'numpy==2.1'", "TFD519"),
+        ("pip install \\\n  tensorflow-gpu==2.12.0", "TFD508"),
+        ("pip install tensorflow-gpu==2.11.0", None),
+        ("pip install tensorflow==2.8.0", None),
+        ("pip install tensorflow-cpu==2.15.0", None),
+        ("pip install tensorflow-gpu==$VERSION", None),
+        ("pip install tensorflow-gpu==2.12.0 || pip install tensorflow==2.12.0", None),
+        ("pip install tensorflow-gpu==2.12.0  # noqa: TFD508", None),
+        ("# pip install tensorflow-gpu==2.12.0", None),
+        ("echo pip install tensorflow-gpu==2.12.0", None),
+    ],
+)
+def test_pip_commands_in_scripts_and_notebooks(
+    run: Lint, tmp_path: Path, line: str, code: str | None
+) -> None:
+    (tmp_path / "a.sh").write_text(f"#!/bin/sh\npip install -U pip\n{line}\n")
+    cells = [
+        {"cell_type": "markdown", "source": "pip install tensorflow-gpu==2.12.0"},
+        {"cell_type": "code", "source": f"import os\n!{line}\n"},
+        {"cell_type": "code", "source": f"%{line}"},
+    ]
+    (tmp_path / "b.ipynb").write_text(json.dumps({"cells": cells, "nbformat": 4}))
+    result = run(".", "--json", cwd=tmp_path)
+    validate(result.json, "lint")
+    assert [
+        (item["path"], item.get("cell"), item["line"], item["code"]) for item in result.json["findings"]
+    ] == [("a.sh", None, 3, code), ("b.ipynb", 2, 2, code), ("b.ipynb", 3, 1, code)] * (code is not None)
+    assert result.json["unreadable"] == []
+
+
 def test_options_override_settings(run: Lint, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.tfdoctor]\ntf = "1.15"\ngpu-count = 1\n')
     (tmp_path / "a.py").write_text(

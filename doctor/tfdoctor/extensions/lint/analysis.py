@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.extensions.lint.models import LintProblem, LintTarget
 
-__all__ = ["detect_file_kind", "is_conda_environment", "is_requirements_file", "lint_text"]
+__all__ = ["detect_file_kind", "is_conda_environment", "is_requirements_file", "lint_text", "parse_noqa"]
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """The maximum size in bytes of a file that is checked."""
@@ -254,7 +254,7 @@ def _finish_problems(
         source = cell_lines[problem.line - 1] if 0 < problem.line <= len(cell_lines) else ""
         position = problem.cell_number, problem.line
         if position not in disabled_kinds_by_position:
-            disabled_kinds_by_position[position] = _parse_noqa(source)
+            disabled_kinds_by_position[position] = parse_noqa(source)
         disabled_kinds = disabled_kinds_by_position[position]
         if disabled_kinds is None or problem.kind_name in disabled_kinds:
             continue
@@ -272,7 +272,7 @@ def _finish_problems(
     )
 
 
-def _parse_noqa(source: str) -> frozenset[str] | None:
+def parse_noqa(source: str) -> frozenset[str] | None:
     """Return the kinds of findings that a `# noqa` comment on a line disables. None means all kinds."""
     match = _NOQA.search(source)
     if match is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
+_PIP_INSTALL = re.compile(r"\bpip[\d.]*[ \t]+install\b")
 CONTAINER_KINDS = ("dockerfile", "yaml", "devcontainer")
 """The kinds of files that can describe an image or a container."""
 
@@ -260,6 +262,10 @@ def _lint_file(
         lint_packages = lint_requirements if kind == "requirements" else lint_conda_environment
         package_problems, packages_reason = lint_packages(text, path)
         return problems, [(item, str(path)) for item in package_problems], reason or packages_reason
+    if kind in ("shell", "job", "notebook") and "tensorflow" in text and _PIP_INSTALL.search(text):
+        from tfdoctor.extensions.lint.requirements import lint_pip_commands
+
+        return [*problems, *lint_pip_commands(text, kind, path)], [], reason
     if kind not in CONTAINER_KINDS:
         return problems, [], reason
     from tfdoctor.extensions.lint.containers import describes_container, lint_container_file

@@ -1,8 +1,12 @@
-"""Check what requirements files and conda environment files install, as in a Dockerfile that installs them."""
+"""Check what requirements files, conda environment files and pip commands install, as in a Dockerfile that installs them."""
 
 from __future__ import annotations
 
+import bisect
+import functools
+import itertools
 import re
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,9 +14,13 @@ from tfdoctor.cli.build_check import make_file_reader
 from tfdoctor.compat import Compat
 from tfdoctor.core.findings import Cause, Severity
 from tfdoctor.core.text import clean_line
+from tfdoctor.extensions.lint.analysis import parse_noqa
 from tfdoctor.extensions.lint.containers import make_problem
+from tfdoctor.extensions.lint.notebooks import list_code_cells
 from tfdoctor.images.analysis import check_dockerfile
-from tfdoctor.images.read.installs import iter_requirement_lines
+from tfdoctor.images.checks import no_such_release, requirements_conflict
+from tfdoctor.images.read.installs import iter_requirement_lines, parse_pip_call
+from tfdoctor.images.read.shell import parse_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.extensions.lint.models import LintProblem
 
-__all__ = ["lint_conda_environment", "lint_installation", "lint_requirements"]
+__all__ = ["lint_conda_environment", "lint_pip_commands", "lint_requirements"]
 
 _PYTHON_MARKER = re.compile(r";.*(?:python|implementation)")
 _CAUSES = frozenset(
@@ -33,6 +41,12 @@ _CAUSES = frozenset(
     ]
 )
 """The causes that requirements show by themselves, whatever they are installed into."""
+_KINDS_OF_COMMANDS = frozenset([no_such_release.RULE.name, requirements_conflict.RULE.name])
+"""The problems that no other command can resolve."""
+MAX_CHECKED_COMMANDS = 500
+"""The largest number of pip commands in a file that are checked."""
+_CELL_COMMAND = re.compile(r"^[ \t]*[!%][ \t]*((?:[^\n]*\\\n)*[^\n]*)", re.M)
+"""A shell command or a magic in a cell of a notebook, with continued lines."""
 _NAMED_FILE = "named file"
 """The name of the requirements file in the build context. No requirements file can include it."""
 
@@ -50,8 +64,8 @@ def lint_requirements(
         content = text if name == _NAMED_FILE else read_other(name)
         return _blank_lines_for_some_pythons(content) if content is not None else None
 
-    problems, unknown_lines = lint_installation(
-        f'-r "{_NAMED_FILE}"', path, (source or text).split("\n"), read
+    problems, unknown_lines = _lint_command(
+        f'pip install -r "{_NAMED_FILE}"', path, (source or text).split("\n"), read
     )
     return problems, "; ".join(unknown_lines) or None
 
@@ -79,14 +93,61 @@ def lint_conda_environment(text: str, path: Path) -> tuple[list[LintProblem], st
     return problems, unknown_reason
 
 
-def lint_installation(
-    arguments: str, path: Path, lines: list[str], read: Callable[[str], str | None] = lambda _: None
+def lint_pip_commands(text: str, kind: str, path: Path) -> list[LintProblem]:
+    """Return the problems of the pip commands in a shell script or a notebook, each by itself.
+
+    A command with an alternative (`||`) or with a part that is not known is not checked.
+    """
+    scripts: list[tuple[int | None, int, str]] = [(None, 1, text)]  # (cell number, first line, script)
+    if kind == "notebook":
+        try:
+            cells = list_code_cells(text)
+        except ValueError:
+            return []
+        scripts = [
+            (cell.number, cell.source.count("\n", 0, match.start(1)) + 1, match[1])
+            for cell in cells
+            for match in _CELL_COMMAND.finditer(cell.source)
+        ]
+    problems: list[LintProblem] = []
+    checked_count = 0
+    for cell_number, first_line, script in scripts:
+        lines = script.split("\n")
+        line_starts = [0, *itertools.accumulate(len(line) + 1 for line in lines)]
+        for command in parse_commands(script, functools.partial(bisect.bisect_right, line_starts), {}):
+            call = parse_pip_call(command)
+            source = lines[command.line - 1]
+            if (
+                call is None
+                or call.action != "install"
+                or "||" in source
+                or "tensorflow" not in command.text
+                or checked_count >= MAX_CHECKED_COMMANDS
+                or not all(word.is_known and "{" not in word.text for word in command.words)
+            ):
+                continue
+            checked_count += 1
+            found, _ = _lint_command(shlex.join(word.text for word in command.words), path, [])
+            problems += [
+                replace(item, line=first_line + command.line - 1, cell_number=cell_number, source=source)
+                for item in found
+                if item.kind_name in _KINDS_OF_COMMANDS
+            ]
+    return [
+        item
+        for item in problems
+        if (names := parse_noqa(item.source)) is not None and item.kind_name not in names
+    ]
+
+
+def _lint_command(
+    command: str, path: Path, lines: list[str], read: Callable[[str], str | None] = lambda _: None
 ) -> tuple[list[LintProblem], list[str]]:
-    """Return the problems of `pip install ARGUMENTS` on every Python, and descriptions of what could not be read.
+    """Return the problems of a pip command on every Python, and descriptions of what could not be read.
 
     `lines` are those of the file at `path`, whose requirements `read` returns under the name of `_NAMED_FILE`.
     """
-    dockerfile = f"ARG BASE\nFROM $BASE\nCOPY . /\nWORKDIR /\nRUN pip install {arguments}\n"
+    dockerfile = f"ARG BASE\nFROM $BASE\nCOPY . /\nWORKDIR /\nRUN {command}\n"
     report = check_dockerfile(dockerfile, Compat.load(), name=_NAMED_FILE, read=read)
     assert report is not None  # noqa: S101 - it has a FROM
     problems = [
