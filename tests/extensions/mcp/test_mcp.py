@@ -354,3 +354,14 @@ def test_an_independent_client() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_lint_reads_no_file_through_a_link_out_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "outside.py").write_text("import tensorflow as tf\nwith tf.device('inner-name'): pass\n")
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside/t.py").symlink_to("../outside.py")
+    answers = exchange(
+        call(1, "lint"), call(2, "lint", paths=["."]), options=("--folder", str(tmp_path / "inside"))
+    )
+    for number in (1, 2):
+        assert "inner-name" not in json.dumps(answers[number])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 import os
 import re
 from dataclasses import dataclass, replace
@@ -161,7 +162,7 @@ def _lint_files(
     unreadable: list[UnreadableFile] = []
     editable_files: dict[str, _EditableFile] = {}
     refusals: dict[str, str] = {}
-    correctable_files: dict[str, tuple[SourceText, str, list[LintProblem], bool]] = {}
+    correctable_files: dict[str, tuple[SourceText, str, list[LintProblem]]] = {}
     variables: dict[str, set[str] | None] = {}
 
     def report_folder(error: OSError) -> None:
@@ -171,7 +172,7 @@ def _lint_files(
 
     image_problems: list[tuple[LintProblem, str]] = []
     named_paths = {path for path in paths if not path.is_dir()}
-    for path, kind, settings, path_in_project, leaves_folder in _iter_files(paths, report_folder):
+    for path, kind, settings, path_in_project in _iter_files(paths, report_folder):
         target = LintTarget(
             tf_version=next(
                 (item for item in (release, settings.tf_version, detected_release) if item is not None), None
@@ -204,19 +205,17 @@ def _lint_files(
         ]
         variables[label] = list_variables(source.text, kind, file_problems)
         if any(item.fix for item in file_problems):
-            correctable_files[label] = source, kind, file_problems, leaves_folder
+            correctable_files[label] = source, kind, file_problems
         else:
             problems += file_problems
     file_ids = {label: _get_file_id(label) for label in variables}
-    for label, (source, kind, file_problems, leaves_folder) in correctable_files.items():
+    for label, (source, kind, file_problems) in correctable_files.items():
         other_variables = {
             name: names for name, names in variables.items() if file_ids[name] != file_ids[label]
         }
         fixable_problems = drop_fixes_of_shared_names(file_problems, other_variables)
         try:
             if edits := plan_edits(source, fixable_problems, kind):
-                if leaves_folder:
-                    raise EditError(OUTWARD_LINK)  # noqa: TRY301
                 editable_files[label] = _EditableFile(source, edits)
         except EditError as error:
             refusals[label] = f"{error}"
@@ -299,12 +298,12 @@ def _find_known_words(path: Path) -> set[str] | None:
 
 def _iter_files(
     paths: Sequence[Path], on_error: Callable[[OSError], None]
-) -> Iterator[tuple[Path, str, Settings, str, bool]]:
-    """Yield (path, kind, settings, path in project, leaves folder) once for each file.
+) -> Iterator[tuple[Path, str, Settings, str]]:
+    """Yield (path, kind, settings, path in project) once for each file.
 
-    The project is the folder of the nearest pyproject.toml, which contains the settings. A file leaves its folder if it
-    is a symbolic link to a target outside the given folder. `on_error` is called with the error of each folder that
-    cannot be listed. Raise UsageError if settings are invalid.
+    The project is the folder of the nearest pyproject.toml, which contains the settings. `on_error` is called with the
+    error of each folder that cannot be listed, and with one for each link that leads out of the given folder. Raise
+    UsageError if settings are invalid.
     """
     visited_paths: set[Path] = set()
     projects: dict[Path, tuple[Settings, Path]] = {}
@@ -325,6 +324,10 @@ def _iter_files(
 
         is_named = not path.is_dir()
         for file in [path] if is_named else walk_files(path, SKIPPED_FOLDER_PATTERNS, is_excluded, on_error):
+            if not is_named and file.is_symlink() and not is_inside(file, path):
+                if detect_file_kind(file.name) is not None:
+                    on_error(OSError(errno.ELOOP, OUTWARD_LINK, str(file)))
+                continue
             # the first line is read only if the name does not show the kind
             kind = detect_file_kind(file.name) or detect_file_kind(
                 file.name, read_first_line(file) if "." not in file.name else ""
@@ -335,12 +338,11 @@ def _iter_files(
             if absolute_path in visited_paths:
                 continue
             visited_paths.add(absolute_path)
-            leaves_folder = not is_named and file.is_symlink() and not is_inside(file, path)
             if kind is None and is_requirements_file(file):
                 kind = "requirements"
             elif kind is None and file.suffix:  # for train.py.orig, the kind of train.py
                 kind = detect_file_kind(file.stem, read_first_line(file)) or "other"
-            yield file, kind or "python", settings, get_relative_path(file), leaves_folder
+            yield file, kind or "python", settings, get_relative_path(file)
 
 
 def _find_project(folder: Path, projects: dict[Path, tuple[Settings, Path]]) -> tuple[Settings, Path]:
