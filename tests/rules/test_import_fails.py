@@ -20,8 +20,11 @@ from tfdoctor.core.causes.steps import Install
 from tfdoctor.core.facts import Distribution
 from tfdoctor.core.facts.imports import ImportResult
 from tfdoctor.core.findings import Cause
+from tfdoctor.core.versions import parse_project_name
 from tfdoctor.rules import (
     import_fails,
+    numpy_abi,
+    requirement_not_met,
 )
 
 
@@ -114,3 +117,62 @@ def test_versions_over_each_other_are_removed_and_one_is_installed():
     apart = (numpys[0], replace(numpys[1], location="/srv/other"))
     elsewhere = with_rehearsal(with_python(facts, distributions=(*others, *apart)), failed)
     assert not any("over each other" in item.title for item in run(import_fails.RULE, elsewhere).findings)
+
+
+def test_all_missing_requirements_are_installed_as_tensorflow_requires_them():
+    """The metadata does not allow the ml-dtypes of the tested environments."""
+    facts = healthy("2.18.0")
+    python = facts.python.value
+    lines = (
+        "ml-dtypes<0.4.0,>=0.3.1",
+        "absl-py>=1.0.0",
+        "grpcio<2.0,>=1.24.3",
+        'wheel<1.0,>=0.23.0; python_version < "3.0"',
+        "tensorboard<2.19,>=2.18",
+    )
+    tensorflow = replace(python.distributions[0], requires=lines)
+    facts = with_python(
+        facts,
+        absent=("absl-py", "grpcio", "ml-dtypes", "tensorboard", "wheel"),
+        distributions=(tensorflow, *python.distributions[1:]),
+    )
+    missing = [
+        ImportResult(
+            name, f"No module named {name!r}", "ModuleNotFoundError", import_error=True, not_found=name
+        )
+        for name in ("ml_dtypes", "absl")
+    ]
+    result = finding(import_fails.RULE, with_rehearsal(facts, *missing))
+    (step,) = result.remedies[0].steps
+    by_package = {parse_project_name(requirement): requirement for requirement in step.requirements}
+    assert set(by_package) == {"ml-dtypes", "absl-py", "grpcio", "tensorboard"}
+    assert by_package["ml-dtypes"] == "ml-dtypes<0.4.0,>=0.3.1"
+    assert by_package["absl-py"].startswith("absl-py==")  # any version is allowed: the tested one
+    assert "TensorFlow also requires grpcio and tensorboard, which are not installed." in result.explanation
+
+
+def test_version_limit_of_the_table_and_of_the_metadata_both_hold():
+    facts = healthy("2.15.0")
+    python = facts.python.value
+    distributions = tuple(
+        replace(distribution, requires=("numpy<2.5,>=1.23.5",))
+        if distribution.name == "tensorflow"
+        else replace(distribution, version="2.1.0")
+        if distribution.name == "numpy"
+        else distribution
+        for distribution in python.distributions
+    )
+    result = finding(numpy_abi.RULE, with_python(facts, distributions=distributions))
+    (step,) = result.remedies[0].steps
+    assert step.requirements == ("numpy<2,<2.5,>=1.23.5",)
+
+
+def test_missing_requirement_without_which_the_import_works_is_named():
+    facts = healthy("2.18.0")
+    python = facts.python.value
+    tensorflow = replace(python.distributions[0], requires=("grpcio<2.0,>=1.24.3", "libclang>=13.0.0"))
+    facts = with_python(facts, absent=("grpcio",), distributions=(tensorflow, *python.distributions[1:]))
+    result = finding(requirement_not_met.RULE, facts)
+    assert result.title == "tensorflow asks for grpcio<2.0,>=1.24.3, and nothing is installed"
+    assert result.explanation == "Not installed: grpcio. The import of TensorFlow works without it."
+    assert "'grpcio<2.0,>=1.24.3'" in commands(result)[0]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.compat.imported import ImportNeeds
     from tfdoctor.core.facts import Distribution, PythonFacts, TensorFlowFacts
+    from tfdoctor.prediction.requirements import RequirementLine
 
 __all__ = [
     "DAMAGE_DIFFERENCES",
@@ -45,9 +46,11 @@ __all__ = [
     "RehearsalPlan",
     "UnmetRequirement",
     "find_module_distribution",
+    "find_required_specifiers",
     "find_tested_version",
     "get_import_table",
     "is_known_to_work",
+    "list_missing_requirements",
     "list_removed_distutils",
     "list_unmet_requirements",
     "parse_required_name",
@@ -576,13 +579,22 @@ def _find_nearest_set(
 def find_tested_version(
     python: PythonFacts, tensorflow: TensorFlowFacts, package: str, compat: Compat
 ) -> str | None:
-    """Return the version of a package in the most similar tested environment; None if it is unknown."""
+    """Return the version of a package in the most similar tested environment.
+
+    Return None if it is unknown, or if the installed packages require another version.
+    """
     table = get_import_table(tensorflow, compat)
     if table is None:
         return None
-    return _find_nearest_set(
+    version = _find_nearest_set(
         python, tensorflow, table, set(_map_installed_distributions(python)), compat
     ).get(package)
+    is_allowed = version is None or all(
+        is_requirement_met(requirement, version)
+        for _, requirement in _iter_requirements(python)
+        if requirement.package == package
+    )
+    return version if is_allowed else None
 
 
 # ---------------------------------------------------------------- requirements
@@ -591,10 +603,49 @@ def find_tested_version(
 def list_unmet_requirements(python: PythonFacts) -> tuple[UnmetRequirement, ...]:
     """Return the unmet requirements of TensorFlow and of everything that it requires."""
     installed = _map_installed_distributions(python)
-    environment = _make_marker_environment(python)
     unmet_by_names: dict[tuple[str, str], UnmetRequirement] = {}
-    tensorflow_names = {name for name in installed if name in TENSORFLOW_DISTRIBUTIONS}
-    pending, visited = list(tensorflow_names), set[str]()
+    for name, requirement in _iter_requirements(python):
+        distribution = installed.get(requirement.package)
+        version = None if distribution is None else distribution.version
+        if version is None or (versions.is_version(version) and not is_requirement_met(requirement, version)):
+            unmet_by_names[name, requirement.package] = UnmetRequirement(
+                required_by=name,
+                requirement=format_requirement(requirement),
+                package=requirement.package,
+                installed_version=version,
+            )
+    return tuple(unmet_by_names[key] for key in sorted(unmet_by_names))
+
+
+def list_missing_requirements(python: PythonFacts) -> tuple[UnmetRequirement, ...]:
+    """Return TensorFlow's own requirements whose packages are not installed, each package once."""
+    missing = {
+        unmet.package: unmet for unmet in list_unmet_requirements(python) if unmet.package in python.absent
+    }
+    return tuple(missing.values())
+
+
+def find_required_specifiers(python: PythonFacts, package: str) -> str:
+    """Return all version specifiers that TensorFlow and its requirements have for a package; "" for none."""
+    requirements = (
+        versions.parse_requirement_or_none(requirement.line)
+        for _, requirement in _iter_requirements(python)
+        if requirement.package == package
+    )
+    specifiers = {
+        str(specifier)
+        for requirement in requirements
+        if requirement is not None
+        for specifier in requirement.specifier
+    }
+    return ",".join(sorted(specifiers))
+
+
+def _iter_requirements(python: PythonFacts) -> Iterator[tuple[str, RequirementLine]]:
+    """Yield (distribution, requirement) for TensorFlow and everything that it requires, without extras."""
+    installed = _map_installed_distributions(python)
+    environment = _make_marker_environment(python)
+    pending, visited = [name for name in installed if name in TENSORFLOW_DISTRIBUTIONS], set[str]()
     while pending:
         name = pending.pop()
         distribution = installed.get(name)
@@ -603,27 +654,9 @@ def list_unmet_requirements(python: PythonFacts) -> tuple[UnmetRequirement, ...]
         visited.add(name)
         for line in distribution.requires:
             requirement = parse_requirement_line(line, environment)
-            if requirement is None:
-                continue
-            installed_distribution = installed.get(requirement.package)
-            pending.append(requirement.package)
-            if installed_distribution is None:
-                unmet_by_names[name, requirement.package] = UnmetRequirement(
-                    required_by=name,
-                    requirement=format_requirement(requirement),
-                    package=requirement.package,
-                    installed_version=None,
-                )
-            elif versions.is_version(installed_distribution.version) and not is_requirement_met(
-                requirement, installed_distribution.version
-            ):
-                unmet_by_names[name, requirement.package] = UnmetRequirement(
-                    required_by=name,
-                    requirement=format_requirement(requirement),
-                    package=requirement.package,
-                    installed_version=installed_distribution.version,
-                )
-    return tuple(unmet_by_names[key] for key in sorted(unmet_by_names))
+            if requirement is not None:
+                pending.append(requirement.package)
+                yield name, requirement
 
 
 def _make_marker_environment(python: PythonFacts) -> dict[str, str]:

@@ -6,14 +6,20 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.causes.steps import Install, Uninstall
-from tfdoctor.core.facts import TENSORFLOW_DISTRIBUTIONS, value_of
+from tfdoctor.core.facts import value_of
 from tfdoctor.core.facts.imports import FileDifference
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.core.text import join_words, split_path_list
-from tfdoctor.core.versions import major_minor, parse_project_name, parse_requirement_or_none, satisfies
+from tfdoctor.core.versions import major_minor, parse_requirement_or_none, satisfies
 from tfdoctor.prediction.failures import get_failure_cause
 from tfdoctor.prediction.imports import find_broken_companions
-from tfdoctor.prediction.rehearsal import MODULE_BY_VARIABLE, find_tested_version, list_unmet_requirements
+from tfdoctor.prediction.rehearsal import (
+    MODULE_BY_VARIABLE,
+    find_required_specifiers,
+    find_tested_version,
+    list_missing_requirements,
+    list_unmet_requirements,
+)
 from tfdoctor.prediction.shadowing import find_leading_package
 from tfdoctor.remedies.pip import format_check_command, format_pip_install, quote
 from tfdoctor.remedies.system import APT, get_package_manager
@@ -123,10 +129,16 @@ def build_companion_finding(context: RuleContext, rule: Rule, companion: Compani
     build = context.build
     name = f"TensorFlow {build.version}" if build is not None else "TensorFlow"
     breaks_import = companion.effect == "import"
+    missing_names = _list_missing_packages(context, {companion.package})
+    requirements = (
+        _find_working_requirement(context, companion),
+        *(choose_missing_requirement(context, package) for package in missing_names),
+    )
     return rule.make_finding(
         Cause(companion.cause),
         Severity.ERROR if breaks_import else Severity.WARNING,
-        f"{companion.text} {'The import stops with' if breaks_import else 'It stops with'}: {companion.error}",
+        f"{companion.text} {'The import stops with' if breaks_import else 'It stops with'}: {companion.error}"
+        + _format_missing_packages(missing_names),
         title=(
             f"{name} cannot be imported with {companion.package} {version}"
             if installed is not None and breaks_import
@@ -144,22 +156,51 @@ def build_companion_finding(context: RuleContext, rule: Rule, companion: Compani
         ],
         remedies=[
             Remedy(
-                "Install a version that this TensorFlow works with.",
+                "Install versions that this TensorFlow works with."
+                if missing_names
+                else "Install a version that this TensorFlow works with.",
                 (
-                    format_pip_install(context.target, [_find_working_requirement(context, companion)]),
+                    format_pip_install(context.target, requirements),
                     format_check_command(context.target),
                 ),
-                steps=(Install((_find_working_requirement(context, companion),)),),
+                steps=(Install(requirements),),
             )
         ],
     )
 
 
+def _list_missing_packages(context: RuleContext, packages: set[str]) -> list[str]:
+    """Return the packages that TensorFlow requires and that are not installed, without `packages`."""
+    missing = list_missing_requirements(context.python) if context.python is not None else ()
+    return [unmet.package for unmet in missing if unmet.package not in packages]
+
+
+def _format_missing_packages(packages: Sequence[str]) -> str:
+    """Return a sentence, after a space, about the other missing packages; "" if there are none."""
+    if not packages:
+        return ""
+    verb = "is" if len(packages) == 1 else "are"
+    return f" TensorFlow also requires {join_words(list(packages))}, which {verb} not installed."
+
+
 def _find_working_requirement(context: RuleContext, companion: Companion) -> str:
-    """Return a requirement for a version that works with this TensorFlow.
+    """Return a requirement for a version that works with this TensorFlow and that its metadata allows.
 
     If possible, the version satisfies all table entries about the package, so that it is replaced only once.
     """
+    specifiers = _find_required_specifiers(context, companion.package)
+    requirement = _find_table_requirement(context, companion)
+    if requirement is None:
+        return f"{companion.package}{specifiers}" if specifiers else companion.requirement
+    parsed = parse_requirement_or_none(f"{companion.package}{specifiers}")
+    limits = parse_requirement_or_none(requirement)
+    if parsed is None or limits is None or not specifiers:
+        return requirement
+    return f"{companion.package}{limits.specifier & parsed.specifier}"
+
+
+def _find_table_requirement(context: RuleContext, companion: Companion) -> str | None:
+    """Return the table's requirement for the package; None if it is only missing and no version is known to fail."""
     if context.build is None or context.build.version is None:
         return companion.requirement
     version = context.build.version
@@ -167,28 +208,12 @@ def _find_working_requirement(context: RuleContext, companion: Companion) -> str
         return context.compat.list_companion_limits(version).get(companion.package, companion.requirement)
     if companion.broken_versions:
         return companion.requirement
-    import_entries = [
+    import_entries = (
         other
         for other in context.compat.companions
         if other.package == companion.package and other.broken_versions and other.effect == "import"
-    ]
-    distributions = context.python.distributions if context.python is not None else ()
-    tensorflow_distributions = [
-        distribution for distribution in distributions if distribution.name in TENSORFLOW_DISTRIBUTIONS
-    ]
-    requirements = (
-        parse_requirement_or_none(line)
-        for distribution in tensorflow_distributions
-        for line in distribution.requires
-        if parse_project_name(line) == companion.package
     )
-    requirement = next((parsed for parsed in requirements if parsed is not None), None)
-    default = (
-        f"{companion.package}{requirement.specifier}" if requirement is not None else companion.requirement
-    )
-    return next(
-        (other.requirement for other in import_entries if satisfies(version, other.tensorflow)), default
-    )
+    return next((other.requirement for other in import_entries if satisfies(version, other.tensorflow)), None)
 
 
 # ---------------------------------------------------------------- import failures
@@ -239,6 +264,9 @@ def build_failing_packages_finding(
             f" {_format_package(context, numpy_mismatch)} is compiled for a different NumPy than"
             f" {numpy.version if numpy is not None else 'this one'}."
         )
+    explanation += _format_missing_packages(
+        _list_missing_packages(context, {failure.package for failure in failures})
+    )
     return rule.make_finding(
         get_failure_cause(first_failure),
         Severity.ERROR if first_failure.is_fatal else Severity.WARNING,
@@ -425,6 +453,8 @@ def _build_remedy(context: RuleContext, failures: Sequence[ImportFailure]) -> Re
             for failure, damaged in zip(failures, damage_flags, strict=True)
         )
     )
+    missing_names = _list_missing_packages(context, {failure.package for failure in failures})
+    requirements += tuple(choose_missing_requirement(context, package) for package in missing_names)
     options = "--force-reinstall --no-deps" if reinstall else ""
     return Remedy(
         "Install it again." if reinstall else "Install versions that this TensorFlow works with.",
@@ -482,8 +512,8 @@ def choose_working_requirement(context: RuleContext, package: str, *, reinstall:
     With `reinstall`, it names the installed version. Otherwise it is the first of these that is known:
 
     * the version in the most similar environment in which the import worked;
-    * the requirement of an installed package;
-    * any version except the installed one.
+    * the versions that TensorFlow and its requirements ask for;
+    * any of these except the installed one.
     """
     python = context.python
     distribution = python.find_distribution(package) if python is not None else None
@@ -492,18 +522,12 @@ def choose_working_requirement(context: RuleContext, package: str, *, reinstall:
     working_version = _find_working_version(context, package)
     if working_version is not None and (distribution is None or working_version != distribution.version):
         return f"{package}=={working_version}"
-    requirements = (
-        [
-            requirement.requirement
-            for requirement in list_unmet_requirements(python)
-            if requirement.package == package
-        ]
-        if python is not None
-        else []
-    )
-    if requirements:
-        return requirements[0]
-    return f"{package}!={distribution.version}" if distribution is not None else package
+    requirement = f"{package}{_find_required_specifiers(context, package)}"
+    unmet_requirements = list_unmet_requirements(python) if python is not None else ()
+    if distribution is None or any(unmet.package == package for unmet in unmet_requirements):
+        return requirement
+    separator = "," if requirement != package else ""
+    return f"{requirement}{separator}!={distribution.version}"
 
 
 def choose_missing_requirement(context: RuleContext, package: str) -> str:
@@ -512,7 +536,13 @@ def choose_missing_requirement(context: RuleContext, package: str) -> str:
     A copy elsewhere on PYTHONPATH does not count as installed.
     """
     working_version = _find_working_version(context, package)
-    return f"{package}=={working_version}" if working_version is not None else package
+    if working_version is not None:
+        return f"{package}=={working_version}"
+    return f"{package}{_find_required_specifiers(context, package)}"
+
+
+def _find_required_specifiers(context: RuleContext, package: str) -> str:
+    return find_required_specifiers(context.python, package) if context.python is not None else ""
 
 
 def _find_working_version(context: RuleContext, package: str) -> str | None:
