@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from prediction.rehearsals import with_rehearsal
 from recorded import HOSTS, load_report
 from rules.make_facts import (
     commands,
@@ -12,8 +13,10 @@ from rules.make_facts import (
     with_cards,
     with_python,
 )
+from tfdoctor.core.facts.imports import ImportResult
 from tfdoctor.rules import (
     cpu_only_build,
+    no_driver,
 )
 
 
@@ -42,3 +45,18 @@ def test_machine_without_a_gpu_is_told_that_the_cpu_works():
     assert all(remedy.text.startswith("Once there is a GPU: ") for remedy in others)
     assert not any(remedy.steps for remedy in result.remedies)
     assert "no NVIDIA GPU" in result.title
+
+
+def test_cpu_is_not_recommended_where_the_import_fails():
+    report = load_report(HOSTS / "no-card-no-driver")
+    missing = ImportResult(
+        "absl", "No module named 'absl'", "ModuleNotFoundError", import_error=True, not_found="absl"
+    )
+    for rule, facts in (
+        (cpu_only_build.RULE, replace(cpu_only("2.20.0", "tensorflow-cpu"), driver=report.facts.driver)),
+        (no_driver.RULE, report.facts),
+    ):
+        assert "works here on the CPU" in str(finding(rule, facts).remedies)
+        texts = str(finding(rule, with_rehearsal(facts, missing)).remedies)
+        assert "works here on the CPU" not in texts
+        assert "if the CPU is enough" not in texts

@@ -226,6 +226,8 @@ def _make_cpu_remedies(context: RuleContext) -> list[Remedy]:
     """Return the remedies for a user whom the CPU suffices; an empty list if there are none."""
     facts, choice = context.facts, context.facts.choice
     if isinstance(facts.tensorflow, Known):
+        if not drivers.can_use_cpu(context):
+            return []
         return [Remedy("TensorFlow works here on the CPU; nothing needs to be installed for that.")]
     if choice is not None and choice.others:
         return make_other_python_remedies(context)

@@ -79,6 +79,12 @@ def determine_driver_state(context: RuleContext) -> DriverState:
     return DriverState(cause, reason, resolution, driver_result)
 
 
+def can_use_cpu(context: RuleContext) -> bool:
+    """Return whether TensorFlow works without a GPU: its import does, as predicted and, if it was tried, as observed."""
+    observed = context.observation
+    return context.prediction.import_ok is True and (observed is None or observed.import_ok)
+
+
 def has_no_gpu(context: RuleContext) -> bool:
     """Return whether this machine has no NVIDIA GPU: none on the PCI bus, no kernel module, and no driver.
 
