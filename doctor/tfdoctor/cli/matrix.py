@@ -24,10 +24,10 @@ from tfdoctor.cli.output_file import check_output, redirect_output
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.core import versions
 from tfdoctor.core.errors import ExitCode, UsageError
-from tfdoctor.core.text import clean_line
+from tfdoctor.core.text import clean_line, join_words
 from tfdoctor.planning.overview import list_overviews
 from tfdoctor.planning.release_sheet import make_sheet
-from tfdoctor.prediction.fit.matrix import MatrixQuery, list_refusals, select_rows
+from tfdoctor.prediction.fit.matrix import MatrixQuery, list_driver_gaps, list_refusals, select_rows
 from tfdoctor.render import matrix as rendering
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
@@ -150,6 +150,8 @@ def matrix(
         _raise_unknown_release(compat, error.version, query.package)
     except versions.VersionSyntaxError as error:
         _raise_unknown_version(compat, "--tf", query.tf or "", str(error))
+    if rows:
+        note = f"{note} {_explain_driver(compat, query, rows)}".strip()
     has_one_version = query.tf is not None and len({row.release.version for row in rows}) == 1
     newest_only = OUT.is_terminal and not whole and query == MatrixQuery(os=query.os)
     with redirect_output(output, force=force):
@@ -361,6 +363,15 @@ def _restrict_to_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[Matr
             f"--gpu '{gpu}'` shows what is available."
         )
     return dataclasses.replace(query, capability=",".join(capabilities)), note
+
+
+def _explain_driver(compat: Compat, query: MatrixQuery, rows: Sequence[MatrixRow]) -> str:
+    """Return a sentence about the releases that the query's driver is too old for; "" if there are none."""
+    parts = [
+        f"{oldest if oldest == newest else f'{oldest} to {newest}'} ({minimum} or newer)"
+        for oldest, newest, minimum in list_driver_gaps(compat, query, rows)
+    ]
+    return f"Driver {query.driver} is too old for {join_words(parts)}." if parts else ""
 
 
 def _raise_unknown_release(compat: Compat, spec: str, package: str | None) -> NoReturn:

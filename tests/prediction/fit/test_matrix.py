@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.compat import Compat, UnknownReleaseError
-from tfdoctor.core.versions import VersionSyntaxError
-from tfdoctor.prediction.fit.drivers import find_driver_refusal
-from tfdoctor.prediction.fit.matrix import MatrixQuery, group_rows, select_rows
+from tfdoctor.core.versions import VersionSyntaxError, is_driver_at_least
+from tfdoctor.prediction.fit.drivers import find_driver_refusal, list_known_drivers
+from tfdoctor.prediction.fit.matrix import (
+    MatrixQuery,
+    group_rows,
+    list_driver_gaps,
+    list_refusals,
+    select_rows,
+)
 from tfdoctor.prediction.fit.models import HostGpu
 
 if TYPE_CHECKING:
@@ -91,7 +97,7 @@ def test_driver_minimum_of_a_gpu_is_not_older_than_the_gpu(capability: str) -> N
     ("capability", "tf", "driver"),
     [
         ("8.9", "2.14.0", "520.61.05"),
-        ("9.0", "2.20.0", "525.60.13"),
+        ("9.0", "2.20.0", "555.42.02"),
         ("12.0", "2.20.0", "570.26"),
         ("10.3", "2.21.0", "575.51.03"),
     ],
@@ -186,3 +192,32 @@ def test_matrix_page_is_up_to_date() -> None:
     )
     for problem in COMPAT.problems:
         assert problem.title in page
+
+
+@pytest.mark.parametrize("capability", ["8.0", "9.0"])
+def test_shown_driver_is_the_oldest_that_the_planner_accepts(capability: str) -> None:
+    compat = Compat.load()
+    checked = 0
+    for row in select_rows(compat, MatrixQuery(capability=capability, tf=">=2.11")):
+        if row.code_kind == "arch-specific" or row.min_linux_driver is None:
+            continue
+        for driver in list_known_drivers(compat):
+            query = MatrixQuery(driver=driver)
+            accepted = not list_refusals(compat, row.release, query, capability)
+            assert accepted is is_driver_at_least(driver, row.min_linux_driver), (row.release.version, driver)
+            checked += 1
+    assert checked > 100
+
+
+def test_releases_that_the_driver_is_too_old_for_are_named() -> None:
+    """Most kernels of 2.17 and newer are PTX for an H100; 2.16 in between runs."""
+    compat = Compat.load()
+    query = MatrixQuery(capability="9.0", driver="525", tf=">=2.15,<2.20")
+    rows = select_rows(compat, query)
+    assert {row.release.minor for row in rows} == {"2.16"}
+    assert list_driver_gaps(compat, query, rows) == [
+        ("2.19.0", "2.19.1", "555.42.02"),
+        ("2.17.0", "2.18.1", "545.23.06"),
+        ("2.15.0", "2.15.1", "530.30.02"),
+    ]
+    assert list_driver_gaps(compat, replace(query, driver=None), rows) == []

@@ -395,13 +395,10 @@ def _check_jit_driver(assessment: Assessment, compat: Compat, release: Release, 
     if host.driver is None:
         return
     for gpu in _iter_distinct_gpus(host.cards):
-        compilation = _find_ptx_requirement(compat, release, gpu.capability)
-        if compilation is None:
+        compilation = find_jit_driver(compat, release, gpu.capability, find_platform(host))
+        if compilation is None or host.has_driver_at_least(compilation[0]):
             continue
-        cuda, share = compilation
-        own_driver = compat.find_driver_minimum(cuda, find_platform(host)).toolkit_driver
-        if own_driver is None or host.has_driver_at_least(own_driver):
-            continue
+        own_driver, cuda, share = compilation
         cuda_release = compat.find_cuda_release(cuda)
         assessment.add_reason(
             Cause.DRIVER_TOO_OLD,
@@ -412,9 +409,19 @@ def _check_jit_driver(assessment: Assessment, compat: Compat, release: Release, 
 
 
 @lru_cache(maxsize=4096)
-def _find_ptx_requirement(compat: Compat, release: Release, capability: str) -> tuple[str, str] | None:
-    """Return (CUDA version of the PTX, share of the kernels) to compile for a GPU; None if there are none."""
-    return compat.find_ptx_requirement(release, capability)
+def find_jit_driver(
+    compat: Compat, release: Release, capability: str, platform: Platform
+) -> tuple[str, str, str] | None:
+    """Return (oldest driver, its CUDA version, share of the kernels) to compile a release's PTX for a GPU.
+
+    Return None if nothing has to be compiled, or if the driver is not known.
+    """
+    compilation = compat.find_ptx_requirement(release, capability)
+    if compilation is None:
+        return None
+    cuda, share = compilation
+    driver = compat.find_driver_minimum(cuda, platform).toolkit_driver
+    return (driver, cuda, share) if driver is not None else None
 
 
 def _check_last_branch(assessment: Assessment, compat: Compat, cuda: str, host: Host) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.core import versions
 from tfdoctor.core.records import dataclass
 from tfdoctor.prediction.fit.compatibility import find_gpu_reasons
+from tfdoctor.prediction.fit.constraints import find_jit_driver
 from tfdoctor.prediction.fit.drivers import find_driver_refusal, find_first_driver
 from tfdoctor.prediction.fit.models import Host, HostGpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from tfdoctor.compat.problems import Problem
     from tfdoctor.compat.releases import Code, Platform, Release
@@ -25,6 +28,7 @@ __all__ = [
     "find_code_on_gpu",
     "group_rows",
     "has_known_error",
+    "list_driver_gaps",
     "list_refusals",
     "select_rows",
 ]
@@ -75,6 +79,10 @@ class MatrixRow:
     """The kind of code for the requested compute capability; None if none was requested."""
     newest_capability: str | None
     """The highest compute capability that it runs on; None if every known newer GPU can run it."""
+
+    def get_min_driver(self, platform: Platform) -> str | None:
+        """Return the minimum driver version on a platform."""
+        return self.min_windows_driver if platform == "windows" else self.min_linux_driver
 
     def as_dict(self, code_of: Callable[[Problem], str | None]) -> dict[str, Any]:
         """Return the row as `tfdoctor matrix --json` writes it (matrix.schema.json).
@@ -258,9 +266,9 @@ def _build_row(
     """Build the row of a release, with its problems on GPUs of any of the capabilities."""
     min_linux_driver = min_windows_driver = None
     if release.cuda is not None:
-        min_linux_driver = _find_min_driver(compat, release.cuda, capabilities, "linux")
+        min_linux_driver = _find_min_driver(compat, release, capabilities, "linux")
         if release.windows_gpu:
-            min_windows_driver = _find_min_driver(compat, release.cuda, capabilities, "windows")
+            min_windows_driver = _find_min_driver(compat, release, capabilities, "windows")
     problems: dict[str, Problem] = {}
     for capability in capabilities or (None,):
         for problem in compat.list_problems(release.package, release.version, capability=capability):
@@ -290,16 +298,52 @@ def _find_newest_capability(compat: Compat, release: Release) -> str | None:
 
 
 def _find_min_driver(
-    compat: Compat, cuda: str, capabilities: tuple[str, ...], platform: Platform
+    compat: Compat, release: Release, capabilities: tuple[str, ...], platform: Platform
 ) -> str | None:
-    """Return the oldest driver that is new enough for a CUDA version and for GPUs of these capabilities."""
-    minimum = compat.find_driver_minimum(cuda, platform).minimum
+    """Return the oldest driver that is new enough for a release's CUDA and its code for these GPUs.
+
+    The release may be usable on one of the GPUs alone, which then decides.
+    """
+    minimum = compat.find_driver_minimum(release.cuda, platform).minimum if release.cuda else None
     if minimum is None:
         return None
-    first_drivers = [
-        find_first_driver(compat, HostGpu(capability, capability), platform) for capability in capabilities
+    needs_jit = {
+        capability: compat.find_code(release, capability) != "arch-specific" for capability in capabilities
+    }
+    drivers_of_gpus = [
+        max(
+            [
+                minimum,
+                *filter(None, [find_first_driver(compat, HostGpu(capability, capability), platform)]),
+                *(compilation[:1] if compilation is not None and needs_jit[capability] else ()),
+            ],
+            key=versions.parse_numbers,
+        )
+        for capability in capabilities
+        for compilation in [find_jit_driver(compat, release, capability, platform)]
     ]
-    return max([minimum, *filter(None, first_drivers)], key=versions.parse_numbers)
+    return min(drivers_of_gpus, default=minimum, key=versions.parse_numbers)
+
+
+def list_driver_gaps(
+    compat: Compat, query: MatrixQuery, rows: Sequence[MatrixRow]
+) -> list[tuple[str, str, str]]:
+    """Return the releases that are missing in `rows` because the query's driver is too old for them.
+
+    Each element is (oldest release, newest release, minimum driver) for releases that follow each other.
+    """
+    if query.driver is None:
+        return []
+    shown = {row.release for row in rows}
+    gaps = []
+    for minimum, members in groupby(
+        select_rows(compat, replace(query, driver=None)),
+        key=lambda row: None if row.release in shown else row.get_min_driver(query.os),
+    ):
+        names = [row.release.version for row in members]
+        if minimum is not None and not versions.is_driver_at_least(query.driver, minimum):
+            gaps.append((names[-1], names[0], minimum))
+    return gaps
 
 
 def group_rows(rows: Iterable[MatrixRow]) -> tuple[MatrixGroup, ...]:
