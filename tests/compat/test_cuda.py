@@ -42,7 +42,7 @@ def test_minor_version_compatibility_is_explained() -> None:
     requirement = COMPAT.find_driver_minimum("12.5.1")
     assert requirement.minor_version_compatibility
     assert "any CUDA 12.x runs on driver 525.60.13" in requirement.explanation
-    assert "needs 555.42.06" in requirement.explanation
+    assert "needs 555.42.02, the driver of CUDA 12.5" in requirement.explanation
     assert not COMPAT.find_driver_minimum("10.1").minor_version_compatibility
 
 

@@ -82,7 +82,7 @@ class DriverMinimum:
     family_minimum: str | None
     """The family's minimum for minor-version compatibility; None if there is none."""
     toolkit_driver: str | None
-    """Driver that came with this toolkit; None if not known. Some features, such as compiling its PTX, need it."""
+    """Driver that came with this toolkit; None if not known. That of a minor version ("12.5") compiles its PTX."""
     minor_version_compatibility: bool
     explanation: str
     evidence: Evidence
@@ -189,9 +189,13 @@ class CudaTable:
             )
             if release is None:
                 explanation += f"; CUDA {cuda} itself is not in the table ({self.as_of})"
-            if own_driver is not None and own_driver != minimum:
+            ptx_cuda = versions.major_minor(cuda)
+            # All updates of a minor release have the PTX version of the first.
+            first_release = self.find_release(ptx_cuda)
+            ptx_driver = None if first_release is None else getattr(first_release, os)
+            if ptx_driver is not None and ptx_driver != minimum:
                 explanation += (
-                    f"; what has to be compiled from PTX needs {own_driver}, the driver of CUDA {cuda}"
+                    f"; what has to be compiled from PTX needs {ptx_driver}, the driver of CUDA {ptx_cuda}"
                 )
         return DriverMinimum(
             cuda=cuda,
