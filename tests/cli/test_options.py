@@ -34,6 +34,7 @@ from tfdoctor.verification.stages import STAGES
         ("check --deep --simulate T4 --fail-on never", "--simulate shows TensorFlow"),
         ("check --deep --simulate T4 --from x", "--deep runs TensorFlow here"),
         ("check --deep --simulate T4 .", "--simulate shows TensorFlow"),
+        ("check --simulate T4 --driver 470", "tfdoctor check --deep --simulate T4 --driver 470"),
         ("check --deep --driver 550.54", "--driver belongs to --simulate"),
         ("verify", "needs an IMAGE"),
         ("verify --python p --driver 550.54", "--driver belongs to --simulate"),

@@ -9,6 +9,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from tfdoctor.cli import completion_values
 from tfdoctor.cli.options import (
     FailOn,
     For,
@@ -18,8 +19,6 @@ from tfdoctor.cli.options import (
     Ignore,
     Json,
     Quiet,
-    Simulate,
-    SimulatedDriver,
     Timeout,
     Yes,
     argument,
@@ -65,8 +64,18 @@ def check(
         bool,
         option("Also run TensorFlow in a child process and compare (some seconds).", "--deep"),
     ] = False,
-    simulate: Simulate = None,
-    driver: SimulatedDriver = None,
+    simulate: Annotated[
+        list[str] | None,
+        option(
+            "With --deep: simulate this GPU, so that none is needed.",
+            metavar="NAME|CC",
+            autocompletion=completion_values.complete_gpu,
+        ),
+    ] = None,
+    driver: Annotated[
+        str | None,
+        option("With --deep --simulate: simulate this driver. Default: the newest.", metavar="V"),
+    ] = None,
     recording_path: From = None,
     against: Annotated[
         Path | None,
@@ -278,9 +287,15 @@ def _run_simulated_check(
     libcuda first.
     """
     if not deep or not is_allowed:
+        words = [
+            *(word for name in gpu_names or ["RTX 4090"] for word in ("--simulate", name)),
+            *(("--driver", driver) if driver is not None else ()),
+            *(("--python", python) if python is not None else ()),
+        ]
         raise UsageError(
-            "--simulate shows TensorFlow a stand-in: it goes with --deep, --python and how things are shown, no more.",
-            hint='tfdoctor check --deep --simulate "RTX 4090"',
+            "--simulate shows TensorFlow a stand-in: it goes with --deep, --driver, --python and how things are shown, "
+            "no more.",
+            hint=f"tfdoctor check --deep {shlex.join(clean_line(word) for word in words)}",
         )
     from tfdoctor.cli.simulation_options import (
         make_stand_in_system,
