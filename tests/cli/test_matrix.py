@@ -248,6 +248,7 @@ def test_every_release_has_a_sheet(version: str) -> None:
         assert problem.id in {known_problem.id for known_problem in COMPAT.problems}
         assert get_problem_code(problem) in text
     assert release_sheet.main_row.release.gpu or "without GPU code" in text
+    assert ("pre-release" in text) is release_sheet.main_row.release.is_prerelease
     markdown = render_markdown_sheet(release_sheet, as_of=COMPAT.as_of)
     assert markdown.startswith(f"# {release_sheet.main_row.release.package} {version}\n")
     assert len(release_sheet.other_rows) + 1 == len(rows)

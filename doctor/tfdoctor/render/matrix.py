@@ -560,6 +560,8 @@ def _print_entry(out: Console, label: RichText, text: str) -> None:
 def _describe_sheet(sheet: ReleaseSheet) -> str:
     release = sheet.main_row.release
     parts = [f"released {release.release_date}", "for GPUs" if release.gpu else "without GPU code"]
+    if release.is_prerelease:
+        parts.insert(0, "pre-release")
     if release.yanked:
         parts.append("withdrawn from the index")
     return f" · {' · '.join(parts)}"
