@@ -333,6 +333,8 @@ def test_tensorflow_1_14_on_ada() -> None:
         if request.option.base is not None
     ]
     assert "nvcr.io/nvidia/tensorflow:23.03-tf1-py3" in bases
+    without_driver = recommend_for("1.15", make_host("8.0")).options[0]
+    assert any("on data-center cards" in caveat.text for caveat in without_driver.caveats)
     older = recommend_for("1.14", make_host("8.6", driver="470.82.01")).conflict
     assert older is not None
     ngc = [

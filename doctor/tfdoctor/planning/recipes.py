@@ -582,7 +582,7 @@ def _plan_ngc_images(
                 first_reasons += assessment.reasons
             continue
         if image.driver is not None and host.driver is None:
-            text = f"{image.name} needs driver {image.driver} or newer"
+            text = f"{image.name} needs driver {image.driver} or newer ({constraints.OLDER_BRANCHES_NOTE})"
             assessment.add_caveat(
                 Cause.DRIVER_TOO_OLD, text, f"images.toml: [[ngc]] {image.tag}", serious=False
             )

@@ -19,14 +19,19 @@ if TYPE_CHECKING:
     from tfdoctor.prediction.fit.models import Host, HostGpu
 
 __all__ = [
+    "OLDER_BRANCHES_NOTE",
     "Assessment",
     "check_gpus_and_driver",
     "check_machine",
     "check_ngc_image",
     "check_release",
     "find_exceeded_capability",
+    "find_jit_driver",
     "find_platform",
 ]
+
+OLDER_BRANCHES_NOTE = "on data-center cards, NVIDIA's notes for the image may allow older branches"
+"""The exception to the driver of an NGC image. The table of images does not have these branches."""
 
 
 class Assessment:
@@ -328,7 +333,9 @@ def check_ngc_image(assessment: Assessment, compat: Compat, image: NgcImage, hos
         )
     else:
         assessment.add_reason(
-            Cause.DRIVER_TOO_OLD, f"{image.name} needs driver {image.driver}; here is {host.driver}", source
+            Cause.DRIVER_TOO_OLD,
+            f"{image.name} needs driver {image.driver}; here is {host.driver} ({OLDER_BRANCHES_NOTE})",
+            source,
         )
 
 
