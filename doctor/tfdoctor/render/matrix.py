@@ -303,12 +303,17 @@ def _make_table(groups: Sequence[MatrixGroup], *, gpu_requested: bool, windows: 
         if wide or not gpu_requested:
             cells.append(_format_gpus(group) if wide else _format_gpu_range(group))
         if gpu_requested:
-            cells.append(CODE_TEXTS[row.code_kind or "unknown"])
+            cells.append(_format_code(row))
         if wide:
             cells.insert(1, " / ".join(name.replace("tensorflow-gpu", "-gpu") for name in group.packages))
             cells += ["" if windows else release.glibc or "?", _count_errors(row)]
         table.add_row(*(ProseText(cell) for cell in cells))
     return table
+
+
+def _format_code(row: MatrixRow) -> str:
+    """Return the kind of code for the requested GPU."""
+    return "mostly PTX" if row.is_mostly_ptx else CODE_TEXTS[row.code_kind or "unknown"]
 
 
 def _print_paragraphs(
@@ -327,7 +332,7 @@ def _print_paragraphs(
             f"GPUs {_format_gpus(group)}",
         ]
         if gpu_requested:
-            parts.append(f"your GPU: {CODE_TEXTS[row.code_kind or 'unknown']}")
+            parts.append(f"your GPU: {_format_code(row)}")
         out.print(Padding(ProseText(", ".join(parts)), (0, 0, 0, 2)))
 
 
@@ -346,6 +351,8 @@ def _print_legend(out: Console, groups: Sequence[MatrixGroup], *, gpu_requested:
         lines.append("! known problems with its libraries, its packaging or some cards")
     if gpu_requested:
         lines.append("your GPU: slow first start = compiled at the first use; in part = some kernels fail")
+        if any(group.newest_row.is_mostly_ptx for group in groups):
+            lines.append("mostly PTX: the driver compiles most kernels at their first use")
     for line in lines:
         out.print(ProseText(line))
 
@@ -582,6 +589,8 @@ def _describe_code(row: MatrixRow) -> str:
         "unknown": "Whether it has code for this card is not known.",
         "none": "It has no code for this card.",
     }
+    if row.is_mostly_ptx:
+        return "It has machine code for this card in some kernels; most are compiled from PTX on first use."
     return meanings[row.code_kind or "unknown"]
 
 

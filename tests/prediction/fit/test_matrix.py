@@ -21,6 +21,7 @@ from tfdoctor.prediction.fit.matrix import (
     select_rows,
 )
 from tfdoctor.prediction.fit.models import HostGpu
+from tfdoctor.render.matrix import render_rows
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -221,3 +222,13 @@ def test_releases_that_the_driver_is_too_old_for_are_named() -> None:
         ("2.15.0", "2.15.1", "530.30.02"),
     ]
     assert list_driver_gaps(compat, replace(query, driver=None), rows) == []
+
+
+@pytest.mark.parametrize(("capability", "is_mostly_ptx"), [("8.0", False), ("9.0", True)])
+def test_machine_code_for_a_few_kernels_alone_is_not_called_machine_code(
+    capability: str, is_mostly_ptx: bool
+) -> None:
+    rows = select_rows(Compat.load(), MatrixQuery(capability=capability, tf=">=2.17,<2.20"))
+    assert {(row.code_kind, row.is_mostly_ptx) for row in rows} == {("native", is_mostly_ptx)}
+    text = render_rows(rows, as_of="")
+    assert ("mostly PTX" in text, "machine code" in text) == (is_mostly_ptx, not is_mostly_ptx)

@@ -79,6 +79,8 @@ class MatrixRow:
     """The kind of code for the requested compute capability; None if none was requested."""
     newest_capability: str | None
     """The highest compute capability that it runs on; None if every known newer GPU can run it."""
+    is_mostly_ptx: bool = False
+    """Whether most kernels are only PTX for the requested GPU, although it has machine code for others."""
 
     def get_min_driver(self, platform: Platform) -> str | None:
         """Return the minimum driver version on a platform."""
@@ -282,7 +284,15 @@ def _build_row(
         problems=tuple(ordered_problems),
         code_kind=code,
         newest_capability=_find_newest_capability(compat, release),
+        is_mostly_ptx=code == "native"
+        and all(_has_mostly_ptx(compat, release, capability) for capability in capabilities),
     )
+
+
+def _has_mostly_ptx(compat: Compat, release: Release, capability: str) -> bool:
+    """Return whether the driver must compile most kernels of a release for a GPU."""
+    compilation = compat.find_ptx_requirement(release, capability)
+    return compilation is not None and compilation[1] in ("most", "all")
 
 
 def _find_newest_capability(compat: Compat, release: Release) -> str | None:
@@ -378,4 +388,7 @@ def _build_group_key(row: MatrixRow) -> tuple[object, ...]:
         release.runpath_misses,
         [problem.id for problem in row.problems],
         row.code_kind,
+        row.is_mostly_ptx,
+        row.min_linux_driver,
+        row.min_windows_driver,
     )
