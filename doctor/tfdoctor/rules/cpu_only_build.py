@@ -65,13 +65,13 @@ def check(context: RuleContext) -> Result:
     remedies = _build_remedies(context, build, tensorflow)
     if drivers.has_no_gpu(context):
         title += ", and no NVIDIA GPU is visible here"
-        cpu_remedies = (
-            [Remedy("Nothing, if the CPU is enough: TensorFlow works here on the CPU.")]
+        cpu_text = (
+            "Nothing, if the CPU is enough: TensorFlow works here on the CPU."
             if drivers.can_use_cpu(context)
-            else []
+            else "If the CPU is enough, keep this TensorFlow."
         )
         remedies = [
-            *cpu_remedies,
+            Remedy(cpu_text),
             # Without a GPU this changes nothing, so that `fix` must not do it.
             *(replace(remedy, text=f"Once there is a GPU: {remedy.text}", steps=()) for remedy in remedies),
         ]
