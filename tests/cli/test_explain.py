@@ -64,6 +64,12 @@ def test_every_page_has_a_next_command() -> None:
         assert ("tfdoctor lint Dockerfile" in text) == query.startswith("TFD5")
 
 
+def test_no_quotation_is_cut_open() -> None:
+    for query in [*QUERIES, "Loaded runtime CuDNN library: 8.0.5 but source was compiled with: 8.1.0"]:
+        text = render_explanation(find_entries(query, load_documentation()), complete=False)
+        assert text.partition("Next: ")[0].count('"') % 2 == 0, text
+
+
 def test_every_known_message_has_a_page() -> None:
     for signature in load_signatures().signatures:
         for line in signature.matching_examples[:1] if signature.causes or signature.benign_code else ():

@@ -72,6 +72,23 @@ def test_explanation_names_both_cudnn_versions() -> None:
     assert "cuDNN 9.1.0 was loaded; TensorFlow was built with 9.3.0." in report.root_finding.explanation
 
 
+@pytest.mark.parametrize(
+    ("built", "package"),
+    [
+        ("8.1.0", "'nvidia-cudnn-cu11>=8.1,<9'"),
+        ("9.3.0", "'nvidia-cudnn-cu12>=9.3,<10'"),
+        ("7.6.0", ""),
+        ("8.4.0", ""),
+    ],
+)
+def test_cudnn_package_is_for_the_cuda_of_the_releases_with_this_cudnn(built: str, package: str) -> None:
+    """No package is named if none exists, or if no release was built with this cuDNN."""
+    loaded = f"{built[0]}.0.5"
+    report = make_report(f"Loaded runtime CuDNN library: {loaded} but source was compiled with: {built}.\n")
+    packages = [command for command in list_commands(report) if "cudnn" in command]
+    assert packages == ([f"python3 -m pip install {package}"] if package else [])
+
+
 def test_unlisted_libraries_lead_to_check_and_install() -> None:
     report, release = make_report(f"TensorFlow version: 2.20.0\n{SKIPPED}"), "2.20.0"
     assert report.cause is Cause.LIBS_UNLISTED

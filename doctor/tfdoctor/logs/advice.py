@@ -233,7 +233,7 @@ def _list_log_values(context: LogContext) -> dict[str, str]:
         (match for event in log.list_events("cudnn-version") if (match := _CUDNN.match(event.get("built")))),
         None,
     )
-    has_wheels = cuda_major > 10 and Place.WINDOWS not in context.places
+    cudnn_command = _format_cudnn_command(context, built) if built is not None else ""
     return {
         "wanted_cuda": wanted,
         "wanted_driver": f"driver {minimum}" if minimum else "the driver of that CUDA",
@@ -247,17 +247,27 @@ def _list_log_values(context: LogContext) -> dict[str, str]:
         ),
         "nvcc_package": f"nvidia-cuda-nvcc-cu{max(cuda_major, 11)}",
         "built_cudnn": built[0] if built is not None else "of the release",
-        **(
-            {"cudnn_command": _format_cudnn_command(cuda_major, built)}
-            if built is not None and has_wheels
-            else {}
-        ),
+        **({"cudnn_command": cudnn_command} if cudnn_command else {}),
     }
 
 
-def _format_cudnn_command(cuda_major: int, built: re.Match[str]) -> str:
-    """Return the command that installs the cuDNN with which TensorFlow was built, or a newer one of its major version."""
-    return f"python3 -m pip install 'nvidia-cudnn-cu{cuda_major}>={built[0]},<{int(built[1]) + 1}'"
+def _format_cudnn_command(context: LogContext, built: re.Match[str]) -> str:
+    """Return the command that installs the cuDNN with which TensorFlow was built, or a newer one of its major version.
+
+    The CUDA of the package is that of the release, else that of all releases with this cuDNN. Return "" if they differ,
+    or if no such package exists.
+    """
+    release = context.origin.release
+    releases = [release] if release is not None else context.compat.gpu_releases
+    cuda_majors = {
+        versions.major(candidate.cuda)
+        for candidate in releases
+        if candidate.cuda and (release is not None or versions.major_minor(candidate.cudnn or "") == built[0])
+    }
+    # the first packages of cuDNN are for CUDA 11
+    if len(cuda_majors) != 1 or min(cuda_majors) < 11 or Place.WINDOWS in context.places:
+        return ""
+    return f"python3 -m pip install 'nvidia-cudnn-cu{cuda_majors.pop()}>={built[0]},<{int(built[1]) + 1}'"
 
 
 def _make_remedies(context: LogContext, kind: CommonRemedy) -> Sequence[Remedy]:

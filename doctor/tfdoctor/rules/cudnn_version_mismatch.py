@@ -4,8 +4,7 @@ What it means
 -------------
 TensorFlow opens cuDNN by a name with its major version (libcudnn.so.9): if another major version is installed, it is not
 opened and no GPU is registered. A lower minor version of the same major is opened, but the first convolution fails: "Loaded
-runtime CuDNN library: 8.0.5 but source was compiled with: 8.1.0. CuDNN library needs to have matching major version
-and equal or higher minor version."
+runtime CuDNN library: 8.0.5 but source was compiled with: 8.1.0".
 
 How it is seen
 --------------
