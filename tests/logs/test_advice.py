@@ -13,6 +13,7 @@ from tfdoctor.logs.report import LogReport, diagnose_log
 from tfdoctor.planning import Method, Request, recommend
 from tfdoctor.prediction.fit.models import Host
 from tfdoctor.remedies.engine import list_configure_commands, make_toolkit_remedy
+from tfdoctor.remedies.undo_hints import describe_root
 
 COMPAT = Compat.load()
 MINORS = sorted({release.minor for release in COMPAT.releases if release.gpu and not release.is_prerelease})
@@ -87,6 +88,27 @@ def test_cudnn_package_is_for_the_cuda_of_the_releases_with_this_cudnn(built: st
     report = make_report(f"Loaded runtime CuDNN library: {loaded} but source was compiled with: {built}.\n")
     packages = [command for command in list_commands(report) if "cudnn" in command]
     assert packages == ([f"python3 -m pip install {package}"] if package else [])
+
+
+@pytest.mark.parametrize(
+    ("driver", "expected"),
+    [("", ("525.60.13 or newer", None)), ("470.223.2", ("525.60.13 or newer", "2.14.1"))],
+)
+def test_old_driver_leads_to_the_driver_and_the_release_that_fit(
+    driver: str, expected: tuple[str, str | None]
+) -> None:
+    line = f"kernel reported version is: {driver}.0\n" if driver else ""
+    failure = "InternalError: cudaGetDevice() failed. Status: CUDA driver version is insufficient for CUDA runtime version"
+    report = make_report(f"TensorFlow version: 2.16.1\n{line}{failure}\n")
+    assert report.root_finding is not None
+    newer_driver, *others = report.root_finding.remedies
+    assert expected[0] in newer_driver.text
+    assert newer_driver.changes_system
+    assert describe_root(newer_driver).endswith(": this needs root.")
+    releases = [shlex.split(command) for remedy in others for command in remedy.commands]
+    assert [arguments[3] for arguments in releases if "--tf" in arguments] == (
+        [expected[1]] if expected[1] else []
+    )
 
 
 def test_unlisted_libraries_lead_to_check_and_install() -> None:
@@ -198,7 +220,7 @@ def test_old_driver_leads_to_recommend() -> None:
         + DRIVER.format(version="384.183.0")
         + "Status: CUDA driver version is insufficient for CUDA runtime version\n"
     )
-    assert "tfdoctor recommend --gpu 'Tesla M60' --driver 384.183" in suggested
+    assert "tfdoctor recommend --tf 1.12.0 --gpu 'Tesla M60' --driver 384.183" in suggested
 
 
 def test_cupti_folder_belongs_to_the_cuda_of_the_log() -> None:

@@ -12,7 +12,7 @@ from tfdoctor.core.causes import Cause, CommonRemedy
 from tfdoctor.core.causes.steps import Remedy
 from tfdoctor.logs.frameworks import FRAMEWORK_NAMES
 from tfdoctor.logs.libraries import find_search_path
-from tfdoctor.prediction.fit.compatibility import find_gpu_reasons, is_locked
+from tfdoctor.prediction.fit.compatibility import find_best_fit, find_gpu_reasons, is_locked
 from tfdoctor.prediction.fit.models import Host, HostGpu
 from tfdoctor.remedies.book import choose_entries, fill_placeholders, make_book_remedy
 from tfdoctor.remedies.engine import list_configure_commands, make_toolkit_remedy
@@ -321,20 +321,40 @@ def _make_cupti_remedy(context: LogContext) -> Remedy:
 
 def _make_driver_remedies(context: LogContext) -> tuple[Remedy, ...]:
     """Return the remedies for an old driver: a newer driver, or a TensorFlow that works with it."""
-    exact_version = context.origin.version or (
-        context.origin.release.minor if context.origin.release is not None else ""
-    )
-    release_argument = shlex.quote(exact_version) if exact_version else "latest"
-    subject = f"TensorFlow {exact_version}" if exact_version else "a release"
+    driver = _find_required_driver(context)
+    requirement = f" ({driver} or newer)" if driver else ""
+    where = " in Windows" if Place.WSL in context.places else ""
     newer_driver_remedy = Remedy(
-        f"Install a newer NVIDIA driver; this shows which one {subject} needs.",
-        (f"tfdoctor matrix --tf {release_argument}",),
+        f"Install a newer NVIDIA driver{requirement}{where}, then restart. This shows the installed one.",
+        ("nvidia-smi",),
         changes_system=True,
     )
-    if not _make_driver_option(context):
+    fit = find_best_fit(context.compat, _make_host(context)) if context.driver_version is not None else None
+    if fit is None or context.is_windows:
         return (newer_driver_remedy,)
-    suggestion = f"Or take a TensorFlow that runs on driver {context.driver_version}, without root."
-    return (newer_driver_remedy, Remedy(suggestion, (_make_recommend_command(context),)))
+    suggestion = (
+        f"Or take TensorFlow {fit.release.version}, which works with driver {context.driver_version}."
+    )
+    command = f"tfdoctor recommend --tf {fit.release.version}{_make_machine_options(context)}"
+    return (newer_driver_remedy, Remedy(suggestion, (command,)))
+
+
+def _find_required_driver(context: LogContext) -> str | None:
+    """Return the oldest driver that the release needs; None if it is not known, or if the log shows a newer one."""
+    release = _find_release(context)
+    cuda = context.origin.cuda_version or (release.cuda if release is not None else None)
+    if cuda is None or "." not in cuda:
+        return None
+    is_windows = context.is_windows or Place.WSL in context.places
+    minimum = context.compat.find_driver_minimum(cuda, "windows" if is_windows else "linux")
+    # code that the driver must compile needs the driver of its CUDA
+    has_newer_code = any("PTX" in event.text for event in context.log.list_events("driver-insufficient"))
+    driver = minimum.toolkit_driver if has_newer_code else minimum.minimum
+    if driver is None or (
+        context.driver_version is not None and versions.is_at_least(context.driver_version, driver)
+    ):
+        return None
+    return driver
 
 
 def _make_stub_remedy(context: LogContext) -> Remedy:
@@ -529,13 +549,18 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
 
 def _is_compatible(context: LogContext, release: Release) -> bool:
     """Return whether the release runs on the GPUs and driver in the log, as far as the log names them."""
+    return not find_gpu_reasons(context.compat, release, _make_host(context))
+
+
+def _make_host(context: LogContext) -> Host:
+    """Return a machine with the GPUs and the driver in the log, as far as the log names them."""
     gpu_matches = [
         match
         for name in context.gpu_names[:4]
         if (match := context.compat.find_gpus_by_name(name)) is not None
     ]
     gpus = tuple(HostGpu(match.query, match.capabilities[0], match.capabilities[1:]) for match in gpu_matches)
-    return not find_gpu_reasons(context.compat, release, Host(cards=gpus, driver=context.driver_version))
+    return Host(cards=gpus, driver=context.driver_version)
 
 
 def _describe_code(context: LogContext, release: Release) -> str:

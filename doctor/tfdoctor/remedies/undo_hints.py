@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tfdoctor.core.causes.steps import Remedy
 
-__all__ = ["READ_ONLY_TEXT", "describe_undo", "describe_undo_with_root_note", "needs_root"]
+__all__ = ["READ_ONLY_TEXT", "describe_root", "describe_undo", "describe_undo_with_root_note", "needs_root"]
 
 READ_ONLY_TEXT = "Read-only."
 """The hint for a remedy whose commands change nothing."""
@@ -94,6 +94,12 @@ def describe_undo(remedy: Remedy) -> str:
 def needs_root(remedy: Remedy) -> bool:
     """Return whether the remedy changes the system or uses sudo."""
     return remedy.changes_system or any("sudo " in command for command in remedy.commands)
+
+
+def describe_root(remedy: Remedy) -> str:
+    """Return the advice for a user without root. Commands that change nothing need none, even if the remedy does."""
+    subject = "this needs" if describe_undo(remedy) == READ_ONLY_TEXT else "these commands need"
+    return f"Send this to your administrator: {subject} root."
 
 
 def describe_undo_with_root_note(remedy: Remedy) -> str:

@@ -10,7 +10,7 @@ from tfdoctor.core.causes.steps import VariableStep
 from tfdoctor.core.findings import Severity, Status
 from tfdoctor.core.text import clean, clean_line
 from tfdoctor.environments.models import FixStatus
-from tfdoctor.remedies.undo_hints import describe_undo_with_root_note, needs_root
+from tfdoctor.remedies.undo_hints import describe_root, describe_undo_with_root_note, needs_root
 from tfdoctor.render.finding import STATUS_BY_USABLE, format_mark, make_finding_json
 from tfdoctor.render.json import SCHEMA_VERSION, make_schema_field
 from tfdoctor.render.paragraphs import (
@@ -23,7 +23,7 @@ from tfdoctor.render.paragraphs import (
     shorten_text,
 )
 from tfdoctor.render.report import make_report_json
-from tfdoctor.render.screen import ROOT_NOTE, format_count
+from tfdoctor.render.screen import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,7 +139,10 @@ def _print_unfixed(
     for remedy in remedies[: None if verbose else 1]:
         _print_text(out, remedy.text, max_lines)
         _print_commands(out, remedy.commands, max_lines)
-        notes = [describe_undo_with_root_note(remedy), f"No root? {ROOT_NOTE}" if needs_root(remedy) else ""]
+        notes = [
+            describe_undo_with_root_note(remedy),
+            f"No root? {describe_root(remedy)}" if needs_root(remedy) else "",
+        ]
         for text in filter(None, notes):
             print_hanging(out, Text("          "), text)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.core.causes.codes import HARMLESS, MISLEADING
 from tfdoctor.core.findings import Cause, Severity, Status
 from tfdoctor.core.text import clean_line, join_words
-from tfdoctor.remedies.undo_hints import describe_undo_with_root_note, needs_root
+from tfdoctor.remedies.undo_hints import describe_root, describe_undo_with_root_note, needs_root
 from tfdoctor.render.finding import capitalize_remedy, format_mark
 from tfdoctor.render.paragraphs import (
     LABEL_COLUMNS,
@@ -26,7 +26,7 @@ from tfdoctor.render.paragraphs import (
     shorten_text,
     truncate_text,
 )
-from tfdoctor.render.screen import MIN_WIDE_COLUMNS, ROOT_NOTE, format_count, print_more_commands
+from tfdoctor.render.screen import MIN_WIDE_COLUMNS, format_count, print_more_commands
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -265,7 +265,7 @@ def _print_remedy(out: Page, remedy: Remedy, label: str, *, is_main: bool) -> No
     if is_main and (undo_text := describe_undo_with_root_note(remedy)):
         print_labelled(out, "", undo_text)
     if is_main and needs_root(remedy):
-        print_labelled(out, "No root?", ROOT_NOTE)
+        print_labelled(out, "No root?", describe_root(remedy))
 
 
 def _print_footer(out: Page, report: LogReport, max_remedies: int) -> None:

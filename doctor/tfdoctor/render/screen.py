@@ -11,7 +11,7 @@ from tfdoctor import __version__
 from tfdoctor.core.facts import Absent, value_of
 from tfdoctor.core.findings import Severity, Status
 from tfdoctor.core.text import clean_line, join_words
-from tfdoctor.remedies.undo_hints import describe_undo_with_root_note, needs_root
+from tfdoctor.remedies.undo_hints import describe_root, describe_undo_with_root_note, needs_root
 from tfdoctor.render.finding import (
     STATUS_BY_SEVERITY,
     STATUS_BY_USABLE,
@@ -44,7 +44,6 @@ __all__ = [
     "MAX_TEXT_LINES",
     "MIN_WIDE_COLUMNS",
     "NAME_COLUMNS",
-    "ROOT_NOTE",
     "UNDO_NOTE",
     "describe_python",
     "find_main_offer",
@@ -61,7 +60,6 @@ __all__ = [
 NAME_COLUMNS = 13
 """The width of an area's name, in columns."""
 UNDO_NOTE = "No root needed. It asks first; --undo reverts everything."
-ROOT_NOTE = "Send this to your administrator: these commands need root."
 MAX_COMMAND_CHARS = 150
 """The largest length, in characters, of a user's command that hints repeat."""
 MIN_WIDE_COLUMNS = 60
@@ -237,7 +235,7 @@ def _print_alternative(out: Page, finding: Finding) -> None:
             text = f"{capitalize_remedy(remedy.full_text).rstrip('.:')} (-v shows how)."
             print_labelled(out, "No root?", shorten_text(text, out.width - LABEL_COLUMNS, 2))
             return
-    print_labelled(out, "No root?", ROOT_NOTE)
+    print_labelled(out, "No root?", describe_root(finding.remedies[0]))
 
 
 # ---------------------------------------------------------------- areas
