@@ -86,7 +86,7 @@ def test_a_remedy_without_a_command_for_the_place_is_left_out() -> None:
     translated = fit_remedy(
         Remedy("x", ("export A='b c'", "unset A", "python3.9 -m pip list")), {Place.WINDOWS}
     )
-    assert translated == Remedy("x", ("set A=b c", "set A=", "py -3.9 -m pip list"))
+    assert translated == Remedy("x", ("$env:A = 'b c'", "Remove-Item Env:A", "py -3.9 -m pip list"))
     on_host = fit_remedy(Remedy("Load it.", ("sudo modprobe nvidia",)), {Place.CONTAINER})
     assert on_host is not None
     assert on_host.text == "On the host: load it."

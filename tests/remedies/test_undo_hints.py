@@ -7,6 +7,7 @@ import pytest
 from tfdoctor.core.causes.steps import Remedy
 from tfdoctor.remedies.undo_hints import (
     READ_ONLY_TEXT,
+    describe_root,
     describe_undo,
     describe_undo_with_root_note,
     needs_root,
@@ -32,6 +33,9 @@ from tfdoctor.remedies.undo_hints import (
         (("tfdoctor check", "tfdoctor fix"), "--undo reverts everything"),
         (("tfdoctor build --tf 2.15",), "docker rmi"),
         ((), ""),
+        (("where.exe cudart64_*.dll", "$env:Path"), READ_ONLY_TEXT),
+        (("$env:TF_CPP_MIN_LOG_LEVEL = '0'",), "this shell"),
+        (("wsl --install", "tfdoctor install"), "wsl --unregister"),
         (("a-program-of-tomorrow --now",), ""),
     ],
 )
@@ -39,6 +43,19 @@ def test_undo_hint_of_commands(commands: tuple[str, ...], expected: str) -> None
     hint = describe_undo(Remedy("Do it.", commands))
     assert expected in hint
     assert bool(hint) == bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "ending"),
+    [
+        ("Load it.", "sudo modprobe nvidia", "these commands need root."),
+        ("Install a newer driver.", "nvidia-smi", "this needs root."),
+        ("Install WSL 2.", "wsl --install", "these commands need their rights."),
+    ],
+)
+def test_advice_for_a_user_without_root(text: str, command: str, ending: str) -> None:
+    hint = describe_root(Remedy(text, (command,), changes_system=True))
+    assert hint == f"Send this to your administrator: {ending}"
 
 
 @pytest.mark.parametrize(

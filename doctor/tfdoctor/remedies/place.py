@@ -92,9 +92,11 @@ def fit_remedy(remedy: Remedy, places: Collection[Place]) -> Remedy | None:
 
 
 def _translate_for_windows(command: str) -> str:
-    """Return the command in the notation of the Windows command prompt."""
-    command = re.sub(r"^export (\w+)=[\"']?([^\"']*)[\"']?$", r"set \1=\2", command)
-    command = re.sub(r"^unset (\w+)$", r"set \1=", command)
+    """Return the command in the notation of PowerShell."""
+    if match := re.search(r"^export (\w+)=[\"']?([^\"']*)[\"']?$", command):
+        return f"$env:{match[1]} = '{match[2]}'"
+    if match := re.search(r"^unset (\w+)$", command):
+        return f"Remove-Item Env:{match[1]}"
     command = re.sub(r"^python(3\.\d{1,2}) ", r"py -\1 ", command)
     command = re.sub(r"(?:^|(?<= ))python3(?= )", "python", command)
     return command.replace("'", '"') if '"' not in command else command

@@ -18,6 +18,7 @@ _UNTIL_RESTART = "It lasts until the machine restarts."
 _UNDO_HINTS: tuple[tuple[str, str], ...] = (
     (r"tfdoctor fix\b", "It asks first; --undo reverts everything."),
     (r"tfdoctor build\b", "Undo: remove the image (`docker rmi`)."),
+    (r"wsl(?:\.exe)? --install", "Undo: `wsl --unregister` with the name of the new Linux."),
     (r"tfdoctor install|python\S* -m venv|\S+/python\S* -m venv|conda create", _REMOVE_FOLDER),
     (r"docker run|srun|salloc", "It changes nothing on this machine."),
     (r"docker restart", "What runs in the container ends; its files stay."),
@@ -50,7 +51,7 @@ _UNDO_HINTS: tuple[tuple[str, str], ...] = (
         _UNTIL_RESTART,
     ),
     (
-        r"export|unset|deactivate|conda activate|conda deactivate|\. |source |module ",
+        r"export|unset|\$env:|Remove-Item Env:|deactivate|conda activate|conda deactivate|\. |source |module ",
         "It applies to this shell only.",
     ),
     (
@@ -64,9 +65,11 @@ _READ_ONLY_COMMAND = re.compile(
     r"type|file|stat|dmesg|journalctl|lspci|lsof|fuser -v|scontrol|sinfo|"
     r"kubectl (?:describe|get|logs)|nvidia-container-cli |nvidia-smi(?! .*(?:-c |-cgi|-pm|-r\b|--gpu-reset))|"
     r"docker (?:info|logs|context ls)|conda (?:env )?list|python3 -m json\.tool|dpkg -S|snap logs|nvcc|id\b|ps\b|"
-    r"systemctl status|nvidia-ctk cdi list|wsl(?:\.exe)? --version|\S*python\S* (?:-S )?-c |ulimit|env\b|echo [^|>]*$)"
+    r"systemctl status|nvidia-ctk cdi list|wsl(?:\.exe)? --version|\S*python\S* (?:-S )?-c |ulimit|env\b|where\.exe |\$env:\w+$|echo [^|>]*$)"
 )
 """Commands that change nothing."""
+_WINDOWS_TEXT = re.compile(r"\bWindows\b|\bwsl\b")
+"""Words of a remedy that is applied in Windows, which has no root."""
 _DOCKER_COMMAND = re.compile(r"docker |tfdoctor build\b")
 _QUOTED_TEXT = re.compile(r"'[^']*'|\"[^\"]*\"")
 _COMMAND_START = re.compile(r"(?:^|\||&&|;)\s*(?:sudo (?:-\S+ )*)?")
@@ -99,7 +102,8 @@ def needs_root(remedy: Remedy) -> bool:
 def describe_root(remedy: Remedy) -> str:
     """Return the advice for a user without root. Commands that change nothing need none, even if the remedy does."""
     subject = "this needs" if describe_undo(remedy) == READ_ONLY_TEXT else "these commands need"
-    return f"Send this to your administrator: {subject} root."
+    rights = "their rights" if _WINDOWS_TEXT.search(" ".join((remedy.text, *remedy.commands))) else "root"
+    return f"Send this to your administrator: {subject} {rights}."
 
 
 def describe_undo_with_root_note(remedy: Remedy) -> str:
