@@ -265,3 +265,35 @@ def test_every_format_lists_the_processes() -> None:
     assert (first["cause"], first["gpu_registered"], first["framework"]) == ("healthy", True, "TensorFlow")
     assert first["devices"][0]["name"] == "GeForce GTX 1080"
     assert (second["cause"], second["devices"], second["line"]) == ("driver-init-unknown", [], 2)
+
+
+def test_rank_without_a_device_is_explained_without_a_contradiction() -> None:
+    """The driver answers, so it is installed. The host that the log names is named."""
+    report = make_report(
+        prefix_lines("0: ", GPU),
+        prefix_lines(
+            "1: ",
+            "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"
+            "retrieving CUDA diagnostic information for host: gpu-n02\n"
+            "srun: error: gpu-n02: task 1: Exited with exit code 1\n",
+        ),
+    )
+    assert report.cause is Cause.NO_DEVICE
+    assert report.root_finding is not None
+    assert "1 of 2 processes (on gpu-n02)" in report.headline
+    assert "not installed" not in report.root_finding.explanation
+    assert "no NVIDIA driver" not in report.root_finding.explanation
+    assert "the driver's kernel module is not loaded" in report.root_finding.explanation
+
+
+def test_no_device_under_wsl_leads_to_the_driver_of_windows() -> None:
+    report = make_report(
+        "$ uname -r\n5.15.133.1-microsoft-standard-WSL2\n"
+        "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"
+    )
+    root = report.root_finding
+    assert report.cause is Cause.NO_DEVICE
+    assert root is not None
+    assert "/usr/lib/wsl/lib" in root.explanation
+    assert "kernel module" not in root.explanation
+    assert "driver in Windows" in root.remedies[0].text

@@ -62,7 +62,7 @@ LINUX_ADMINISTRATION = (
 )
 FORBIDDEN = {
     "windows": rf"{LINUX_ADMINISTRATION}|^export |^unset |\bgrep\b|^python3|/proc/|\$\("
-    r"|^set |^path$|^where |&&|^tfdoctor (?:check|fix|run|verify|install|build|capture)\b",
+    r"|^set |^path$|^where |^tfdoctor (?:check|fix|run|verify|install|build|capture)\b",
     "mac": rf"{LINUX_ADMINISTRATION}|\bnvidia-smi\b",
     "notebook service": rf"{LINUX_ADMINISTRATION}|^docker |^podman |^kubectl ",
     "pod": r"^(?:docker|podman) ",

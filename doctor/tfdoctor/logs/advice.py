@@ -329,14 +329,13 @@ def _make_driver_remedies(context: LogContext) -> tuple[Remedy, ...]:
         ("nvidia-smi",),
         changes_system=True,
     )
-    fit = find_best_fit(context.compat, _make_host(context)) if context.driver_version is not None else None
-    if fit is None or context.is_windows:
+    if context.driver_version is None or context.is_windows:
         return (newer_driver_remedy,)
-    suggestion = (
-        f"Or take TensorFlow {fit.release.version}, which works with driver {context.driver_version}."
-    )
-    command = f"tfdoctor recommend --tf {fit.release.version}{_make_machine_options(context)}"
-    return (newer_driver_remedy, Remedy(suggestion, (command,)))
+    # a driver that is new enough for the release is refused for another reason, which other releases meet, too
+    fit = find_best_fit(context.compat, _make_host(context)) if driver else None
+    name = f"TensorFlow {fit.release.version}, which works with" if fit else "a TensorFlow that works with"
+    suggestion = f"Or take {name} driver {context.driver_version}."
+    return (newer_driver_remedy, Remedy(suggestion, (_make_recommend_command(context),)))
 
 
 def _find_required_driver(context: LogContext) -> str | None:

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LogReport", "diagnose_log"]
 
+MAX_HOSTS = 3
+"""The number of hosts that are named."""
 MAX_EVIDENCE_LINES = 12
 """The maximum number of evidence lines of a finding."""
 LIBRARY_NAME_CAUSES = (
@@ -134,7 +136,7 @@ def diagnose_log(
     if len(parts) > 1:
         decision, affected_count = choose_process_decision(decision, zip(parts, decisions, strict=True))
         if decision.cause is not Cause.HEALTHY and 0 < affected_count < len(parts):
-            share = f"{affected_count} of {len(parts)} processes"
+            share = f"{affected_count} of {len(parts)} processes{_name_hosts(decision, contexts, decisions)}"
         # report the release of a part whose cause was chosen
         context = _choose_context(context, decision, zip(contexts, decisions, strict=True))
     report = _make_report(context, decision, name)
@@ -187,6 +189,20 @@ def _choose_context(
         if part_decision.cause is decision.cause and part_context.origin.version is not None:
             return replace(context, reported_origin=part_context.origin)
     return context
+
+
+def _name_hosts(decision: Decision, contexts: Sequence[LogContext], decisions: Sequence[Decision]) -> str:
+    """Return the hosts of the processes with the cause of a decision, such as " (on gpu-n02)"; "" if none is named."""
+    hosts = list(
+        dict.fromkeys(
+            event.get("host")
+            for part_context, part_decision in zip(contexts, decisions, strict=True)
+            if part_decision.cause is decision.cause
+            for event in part_context.log.list_events("host-named")
+        )
+    )
+    more = f" and {len(hosts) - MAX_HOSTS} more" if len(hosts) > MAX_HOSTS else ""
+    return f" (on {', '.join(hosts[:MAX_HOSTS])}{more})" if hosts else ""
 
 
 def _is_used_by_affected(
@@ -430,7 +446,9 @@ def _make_root_finding(
         sentences.append(known_problem_text)
     remedies = (*advice.list_remedies(context, cause), *problem_remedies)
     if decision.other_causes:
-        sentences.append(_describe_other_causes(decision.other_causes, can_check=not context.is_windows))
+        sentences.append(
+            _describe_other_causes(cause, decision.other_causes, can_check=not context.is_windows)
+        )
         if not context.is_windows and not any("tfdoctor check" in remedy.commands for remedy in remedies):
             remedies = (*remedies, advice.CHECK_REMEDY)
     return Finding(
@@ -444,11 +462,20 @@ def _make_root_finding(
     )
 
 
-def _describe_other_causes(causes: Sequence[Cause], *, can_check: bool = True) -> str:
+def _describe_other_causes(cause: Cause, others: Sequence[Cause], *, can_check: bool = True) -> str:
     """Return a sentence on the causes that the log does not rule out. `can_check`: `check` runs on that machine."""
-    titles = "; ".join(_lower_title(cause.data.finding_title) for cause in causes)
+    titles = [
+        # the driver's library answered, so the rest of the driver is in question
+        "the driver's kernel module is not loaded"
+        if cause is Cause.NO_DEVICE and other is Cause.NO_DRIVER
+        else _lower_title(other.data.finding_title)
+        for other in others
+        if other is not Cause.INCONCLUSIVE
+    ]
+    if not titles:
+        return ""
     hint = " Run `tfdoctor check` on that machine to tell them apart." if can_check else ""
-    return f"The log alone does not rule out: {titles}.{hint}"
+    return f"It may also be that {', or that '.join(titles)}.{hint}"
 
 
 def _make_harmless_findings(context: LogContext, file_name: str) -> list[Finding]:
@@ -682,7 +709,9 @@ def adapt_to_machine(
     ]
     explanation = root.explanation
     if report.other_causes:
-        explanation = explanation.replace(_describe_other_causes(report.other_causes), "").strip()
+        explanation = explanation.replace(
+            _describe_other_causes(report.cause, report.other_causes), ""
+        ).strip()
     explanation = f"{explanation} `tfdoctor check` says: {check.verdict.headline}".strip()
     new_root = add_book_remedies(
         check.facts, compat, root, replace(root, explanation=explanation, remedies=tuple(remedies))

@@ -65,7 +65,8 @@ _READ_ONLY_COMMAND = re.compile(
     r"type|file|stat|dmesg|journalctl|lspci|lsof|fuser -v|scontrol|sinfo|"
     r"kubectl (?:describe|get|logs)|nvidia-container-cli |nvidia-smi(?! .*(?:-c |-cgi|-pm|-r\b|--gpu-reset))|"
     r"docker (?:info|logs|context ls)|conda (?:env )?list|python3 -m json\.tool|dpkg -S|snap logs|nvcc|id\b|ps\b|"
-    r"systemctl status|nvidia-ctk cdi list|wsl(?:\.exe)? --version|\S*python\S* (?:-S )?-c |ulimit|env\b|where\.exe |\$env:\w+$|echo [^|>]*$)"
+    r"systemctl status|nvidia-ctk cdi list|wsl(?:\.exe)? --version|\S*python\S* (?:-S )?-c |ulimit|env\b|where\.exe |"
+    r"\$env:\w+$|echo [^|>]*$)"
 )
 """Commands that change nothing."""
 _WINDOWS_TEXT = re.compile(r"\bWindows\b|\bwsl\b")

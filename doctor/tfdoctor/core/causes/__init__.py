@@ -89,7 +89,7 @@ class Cause(str, enum.Enum):
     )
     NO_DEVICE = CauseData(
         "no-device",
-        "The driver answers, but shows no GPU.",
+        "The driver's library answers, but shows no GPU.",
         finding_title="The driver answers but shows no GPU",
         refusal_rank=2,
         finding_code="TFD102",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from tfdoctor.core.findings import Cause
 from tfdoctor.logs.libraries import is_cupti_library, is_driver_library, is_nvml_library, strip_library_name
 from tfdoctor.logs.log_context import LIBRARY_CAUSES, Decision, LogContext
+from tfdoctor.remedies.place import Place
 
 NO_DEVICE_CODES = frozenset({"CUDA_ERROR_NO_DEVICE", "UNKNOWN ERROR (100)"})
 """cuInit codes if there is no GPU. TensorFlow prints a code without a name as "UNKNOWN ERROR (number)"."""
@@ -313,6 +314,8 @@ def _choose_no_device_cause(context: LogContext, *, lacks_node: bool) -> tuple[C
         return cause, (Cause.NO_DEVICE, Cause.CONTAINER_NO_GPU, Cause.HIDDEN_BY_ENV)
     if context.log.has("scheduler-hint") or context.registration_event is not None:
         return Cause.HIDDEN_BY_ENV, (Cause.NO_DEVICE,)
+    if Place.WSL in context.places:  # a Linux driver hides the one of Windows
+        return Cause.NO_DEVICE, (Cause.HIDDEN_BY_ENV,)
     if not context.log.has("kernel-driver", "library-driver"):  # TensorFlow 2.12 and later log no diagnostics
         return Cause.NO_DEVICE, (Cause.HIDDEN_BY_ENV, Cause.NO_DRIVER)
     return Cause.NO_DEVICE, (Cause.HIDDEN_BY_ENV,)
