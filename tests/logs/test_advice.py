@@ -8,6 +8,7 @@ import pytest
 
 from tfdoctor.cli.machine import select_host
 from tfdoctor.compat import Compat
+from tfdoctor.core import versions
 from tfdoctor.core.findings import Cause
 from tfdoctor.logs.report import LogReport, diagnose_log
 from tfdoctor.planning import Method, Request, recommend
@@ -108,6 +109,16 @@ def test_old_driver_leads_to_the_driver_and_the_release_that_fit(
     assert [f"TensorFlow {expected[1]}," in remedy.text for remedy in others] == (
         [True] if expected[1] else []
     )
+
+
+@pytest.mark.parametrize("minor", ["2.11", "2.15"])
+def test_new_environment_has_the_cuda_that_install_plans(minor: str) -> None:
+    root = make_report_of(minor).root_finding
+    assert root is not None
+    text = next(remedy.text for remedy in root.remedies if "new environment" in remedy.text)
+    plan = recommend(COMPAT, Request(tensorflow=minor, method=Method.PIP), Host()).options[0]
+    assert plan.cuda is not None
+    assert text.endswith(f"and CUDA {versions.major_minor(plan.cuda)}.")
 
 
 def test_unlisted_libraries_lead_to_check_and_install() -> None:

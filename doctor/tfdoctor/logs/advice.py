@@ -481,9 +481,8 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
             ("tfdoctor install",),
         )
         return (wsl_remedy, *_make_requirement_remedy(context, release, version))
-    has_cuda_packages = (
-        release is not None and context.compat.cuda_sets.find_for_release(release.version) is not None
-    )
+    cuda_set = context.compat.cuda_sets.find_for_release(release.version) if release is not None else None
+    has_cuda_packages = cuda_set is not None
     repair_remedy = Remedy(THAT_MACHINE_TEXT, ("tfdoctor check",))
     if has_cuda_packages:
         repair_remedy = Remedy(THAT_MACHINE_TEXT, ("tfdoctor check", "tfdoctor fix"))
@@ -510,8 +509,9 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
             *_make_requirement_remedy(context, release, version),
         )
     machine_options = _make_machine_options(context)
-    if has_cuda_packages:
-        suggestion = f"Or make a new environment with TensorFlow {exact_version} and its CUDA {release.cuda}."
+    if cuda_set is not None:
+        cuda = versions.major_minor(cuda_set.cuda)
+        suggestion = f"Or make a new environment with TensorFlow {exact_version} and CUDA {cuda}."
         remedies.append(Remedy(suggestion, (f"tfdoctor install --tf {release_argument}{machine_options}",)))
     official_image = context.compat.images.find_official(exact_version)
     can_build_official = official_image is not None and _is_locked(
