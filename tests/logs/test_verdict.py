@@ -166,6 +166,22 @@ CASES: list[tuple[str, str, str]] = [
         + "CUDA_ERROR_NO_DEVICE\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
     ),
     (
+        "GEMM fails on a card that is newer than CUDA 10.0, before a device line",
+        "gpu-too-new",
+        (
+            "TensorFlow version: 1.14.0\nname: A100-SXM4-40GB major: 8 minor: 0 memoryClockRate(GHz): 1.41\n"
+            "InternalError: Blas GEMM launch failed : a.shape=(32, 784), b.shape=(784, 512), m=32, n=512, k=784\n"
+        ),
+    ),
+    (
+        "GEMM fails on a card that CUDA 10.0 knows",
+        "cublas-init-failed",
+        (
+            "TensorFlow version: 1.14.0\nname: Tesla T4 major: 7 minor: 5 memoryClockRate(GHz): 1.59\n"
+            "InternalError: Blas GEMM launch failed : a.shape=(32, 784), b.shape=(784, 512), m=32, n=512, k=784\n"
+        ),
+    ),
+    (
         "ROCm without a device",
         "no-device",
         "E rocm_driver.cc:1032] could not retrieve ROCM device count: HIP_ERROR_NoDevice\n",

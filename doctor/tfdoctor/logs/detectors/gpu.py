@@ -280,8 +280,8 @@ def detect_missing_gpu_code(context: LogContext) -> Decision | None:
             )
             return Decision(cause, evidence, (Cause.GPU_TOO_NEW,), note=note, title=title)
         return Decision(cause, evidence)
-    if is_newer and context.registration_event is not None:
-        evidence = context.list_evidence("device-created", "cublas-init", "cudnn-init")
+    if is_newer and (context.registration_event is not None or log.has("cublas-init", "cudnn-init")):
+        evidence = context.list_evidence("device-created", "device-properties", "cublas-init", "cudnn-init")
         return Decision(
             Cause.GPU_TOO_NEW,
             evidence,
