@@ -64,6 +64,30 @@ def test_every_page_has_a_next_command() -> None:
         assert ("tfdoctor lint Dockerfile" in text) == query.startswith("TFD5")
 
 
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ("no CUDA-capable device is detected", "TFD102"),
+        ("UNKNOWN ERROR (303)", "TFD101"),
+        ("could not retrieve CUDA device count", "TFD105"),
+        ("error: externally-managed-environment", "TFD319"),
+        ("externally-managed-environment", "TFD319"),
+        ("most likely due to a circular import", "TFD701"),
+    ],
+)
+def test_part_of_a_message_leads_to_its_page(message: str, code: str) -> None:
+    explanation = find_entries(message, load_documentation())
+    assert explanation.meaning
+    assert code in codes(explanation.rules)
+
+
+def test_number_of_a_rule_that_is_also_a_cuda_error_leads_to_both() -> None:
+    explanation = find_entries("303", load_documentation())
+    assert codes(explanation.rules) == ["TFD303"]
+    assert "UNKNOWN ERROR (303)" in explanation.meaning
+    assert not find_entries("201", load_documentation()).meaning
+
+
 def test_no_quotation_is_cut_open() -> None:
     for query in [*QUERIES, "Loaded runtime CuDNN library: 8.0.5 but source was compiled with: 8.1.0"]:
         text = render_explanation(find_entries(query, load_documentation()), complete=False)

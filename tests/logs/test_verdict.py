@@ -587,3 +587,23 @@ def test_missing_attribute_is_explained(log: str, title: str) -> None:
     assert report.root_finding is not None
     assert report.root_finding.title == title
     assert report.root_finding.evidence[0].text.startswith("AttributeError")
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("error: externally-managed-environment", "pip installs nothing"),
+        (
+            (
+                "ImportError: cannot import name 'Net' from partially initialized module 'models' (most likely due to a "
+                "circular import) (/home/x/models.py)"
+            ),
+            "circular import",
+        ),
+    ],
+)
+def test_errors_of_python_are_named(line: str, title: str) -> None:
+    root = diagnose_log([f"{line}\n".encode()], COMPAT).root_finding
+    assert root is not None
+    assert title in root.title
+    assert root.remedies

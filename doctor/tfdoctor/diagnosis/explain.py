@@ -275,7 +275,8 @@ def find_entries(
     names if nothing matches.
     """
     try:
-        return _find_by_name(query, documentation, retired)
+        explanation = _find_by_name(query, documentation, retired)
+        return replace(explanation, meaning=_describe_error_number(query))
     except UsageError:
         code, meaning, remedies = _find_message(query)
         question = find_question(query) if not code else None
@@ -345,7 +346,9 @@ def _list_remedies(cause: Cause) -> tuple[Remedy, ...]:
 # ---------------------------------------------------------------- messages
 
 
-_CUDA_ERROR = re.compile(r"\bCUDA_ERROR_[A-Z_]{2,60}\b")
+_CUDA_ERROR = re.compile(
+    r"\bCUDA_ERROR_[A-Z_]{2,60}\b|UNKNOWN ERROR \(-?\d{1,6}\)|no CUDA-capable device is detected"
+)
 """The name of an error that people quote without the rest of the line, which is usually that of cuInit."""
 _MISSING_ATTRIBUTE = re.compile(r"module '[\w.]{1,100}' has no attribute ")
 """The message of an AttributeError without the name of the exception."""
@@ -357,14 +360,27 @@ def _scan_query(query: str) -> LogContext:
     return LogContext(log, Compat.load())
 
 
+def _describe_error_number(query: str) -> str:
+    """Return a sentence about the CUDA error with the number that is also the number of a rule; "" if there is none."""
+    number = query.strip()
+    if not re.fullmatch(r"\d{3}", number):
+        return ""
+    code, _, _ = _find_message(f"UNKNOWN ERROR ({number})")
+    unknown_code, _, _ = _find_message("UNKNOWN ERROR (999999)")
+    if not code or code == unknown_code:
+        return ""
+    return f"This is rule TFD{number}. `tfdoctor explain 'UNKNOWN ERROR ({number})'` explains CUDA's error {number}."
+
+
 def _find_message(query: str) -> tuple[str, str, tuple[Remedy, ...]]:
     """Return (code, meaning, remedies) of a log line. All are empty if the query is not a known log line."""
     # A log line contains at least one of these, unlike the name of a rule or cause.
-    if not any(marker in query for marker in (" ", ".so", "_", "=")):
+    if not any(marker in query for marker in (" ", ".so", "_", "=", "-")):
         return "", "", ()
     context = _scan_query(query)
     if not context.log.events and (error := _CUDA_ERROR.search(query)):
-        context = _scan_query(f"failed call to cuInit: {error[0]}: ")
+        code = error[0] if not error[0].startswith("no ") else f"CUDA_ERROR_NO_DEVICE: {error[0]}"
+        context = _scan_query(f"failed call to cuInit: {code}: ")
     elif not context.log.events and _MISSING_ATTRIBUTE.match(query):
         context = _scan_query(f"AttributeError: {query}")
     decision = choose_decision(context)

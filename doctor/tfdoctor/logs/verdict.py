@@ -45,6 +45,7 @@ DETECTORS: tuple[Callable[[LogContext], Decision | None], ...] = (
     gpu.detect_compilation,
     gpu.detect_healthy,
     python_import.detect_api_mismatch,
+    python_import.detect_python_message,
 )
 """The detectors, in the order in which they are called."""
 

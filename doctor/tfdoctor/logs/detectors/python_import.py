@@ -105,6 +105,20 @@ def detect_failed_import(context: LogContext) -> Decision | None:
     )
 
 
+def detect_python_message(context: LogContext) -> Decision | None:
+    """Return an inconclusive decision if Python or pip reports a problem that is not TensorFlow's."""
+    titles = {
+        "externally-managed": "pip installs nothing into the Python of the operating system",
+        "circular-import": "A module is imported while it is still being loaded (circular import)",
+    }
+    for signature_id, title in titles.items():
+        if events := context.list_evidence(signature_id):
+            return Decision(
+                Cause.INCONCLUSIVE, events, note=events[0].signature.meaning, title=title, is_failure=True
+            )
+    return None
+
+
 def _detect_named_file(context: LogContext) -> Decision | None:
     """Return the cause if the error names TensorFlow, or a file of TensorFlow or of a GPU library."""
     for event in context.log.list_events("module-shadowed"):
