@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from rules.hiding_facts import ACTIVATE, HIDE, diagnose_root, with_hidden_gpus
 from rules.make_facts import healthy
 from tfdoctor.core.causes.steps import UnsetVariable
@@ -32,3 +34,19 @@ def test_device_that_is_named_twice() -> None:
     assert (result.code, report.verdict.cause) == ("TFD601", Cause.HIDDEN_BY_ENV)
     assert "names a card twice" in result.explanation
     assert not [finding for finding in report.findings if finding.code == "TFD105"]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "commands"), [("slurm", "srun"), ("kubernetes", "unset"), (None, "unset")]
+)
+def test_variable_of_a_scheduler_is_not_unset(scheduler: str | None, commands: str) -> None:
+    """Kubernetes does not set the variable."""
+    environment = EnvironmentFacts({HIDE: "-1"}, (), scheduler, ())
+    _, result = diagnose_root(replace(with_hidden_gpus(Origin(HIDE, "shell", None)), environment=environment))
+    assert [
+        command.split()[0]
+        for remedy in result.remedies
+        for command in remedy.commands
+        if "check" not in command
+    ] == [commands]
+    assert ("which sets the variable" in result.remedies[0].text) == (scheduler == "slurm")

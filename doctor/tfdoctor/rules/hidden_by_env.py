@@ -4,7 +4,8 @@ What it means
 -------------
 The driver shows a program only the GPUs that CUDA_VISIBLE_DEVICES names, and ignores all entries after the first
 unknown one. An empty value, -1, or a name that matches no GPU hides all of them, and TensorFlow then reports that there
-is no device. Schedulers (Slurm, Ray, Kubernetes) set the variable for a job that was given no GPU.
+is no device. Schedulers (Slurm, Ray) set the variable for a job that was given no GPU. Kubernetes does not: NVIDIA's device
+plugin sets NVIDIA_VISIBLE_DEVICES, for the container.
 If TF_ENABLED_DEVICE_TYPES does not contain GPU, TensorFlow uses none, and an unknown flag in TF_XLA_FLAGS ends the
 process. PYTHONOPTIMIZE=2 removes docstrings, without which no release before 2.21 can be imported;
 PYTHONWARNINGS=error stops the import of old releases.
@@ -42,12 +43,10 @@ GPU_REQUEST_COMMANDS = {
     "lsf": ('bsub -gpu "num=1" python3 SCRIPT.py',),
     "pbs": ("qsub -l select=1:ngpus=1 JOB.sh",),
     "ray": (),
-    "kubernetes": (),
 }
-"""Commands that request a GPU from each scheduler."""
+"""Commands that request a GPU from each scheduler that sets the variable."""
 GPU_REQUEST_HINTS = {
     "ray": ": ask for one in the code, `@ray.remote(num_gpus=1)`",
-    "kubernetes": ": ask for one in the pod's specification, `limits: {nvidia.com/gpu: 1}`",
 }
 """Hints for the schedulers from which a GPU is not requested on the command line."""
 
@@ -218,24 +217,20 @@ def _explain_value(value: str, devices: tuple[CudaDevice, ...]) -> str:
 
 
 def _build_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedies: request a GPU from the scheduler if there is one, and unset the variable."""
+    """Return the remedies: request a GPU from the scheduler that set the variable, or unset it."""
     scheduler = context.facts.environment.scheduler
     text = "Unset the variable, or name cards that are there."
-    remedies = [
-        variable_origins.make_unset_remedy(
-            context, VISIBLE_DEVICES_VARIABLE, text, with_steps=scheduler is None
-        )
-    ]
-    if scheduler in GPU_REQUEST_COMMANDS:
-        hint = GPU_REQUEST_HINTS.get(scheduler, ": request a GPU")
-        remedies.insert(
-            0,
-            Remedy(
-                f"This job runs under {scheduler}, which sets the variable{hint}.",
-                GPU_REQUEST_COMMANDS[scheduler],
-            ),
-        )
-    return remedies
+    unset_remedy = variable_origins.make_unset_remedy(
+        context, VISIBLE_DEVICES_VARIABLE, text, with_steps=scheduler is None
+    )
+    if scheduler not in GPU_REQUEST_COMMANDS:
+        return [unset_remedy]
+    # a file that sets the variable shows that the scheduler did not
+    if variable_origins.list_origin_evidence(context, VISIBLE_DEVICES_VARIABLE):
+        return [unset_remedy]
+    hint = GPU_REQUEST_HINTS.get(scheduler, ": request a GPU")
+    text = f"This job runs under {scheduler}, which sets the variable{hint}."
+    return [Remedy(text, GPU_REQUEST_COMMANDS[scheduler])]
 
 
 RULE = Rule(
