@@ -264,6 +264,14 @@ def test_index_is_asked_about_complete_commands(line: str, asked: list[Any]) -> 
     ] * len(asked)
 
 
+def test_conflict_names_both_requirements() -> None:
+    reply = SimpleNamespace(conflict_reason="they conflict", unknown_reason="")
+    line = "RUN pip install 'six>1' tensorflow==2.15.1"
+    findings = list_findings(SLIM, line, query_index=lambda *_: reply)
+    texts = [finding.remedies[0].text for finding in findings if finding.code == "TFD519"]
+    assert texts == ["Loosen six>1, or replace tensorflow==2.15.1 with a TensorFlow that accepts it."]
+
+
 def test_index_that_does_not_answer_is_a_note() -> None:
     reply = SimpleNamespace(conflict_reason="", unknown_reason="no network")
     findings = list_findings(SLIM, "RUN pip install tensorflow==2.15.1 six", query_index=lambda *_: reply)

@@ -233,12 +233,13 @@ class Documentation:
 def choose_next_command(explanation: Explanation) -> str:
     """Return the command whose output shows the remedy for this machine, as the next step after a page.
 
-    The result is empty if the page itself contains commands, or if it lists all entries.
+    The result is empty if the page itself contains commands, if nothing is to be done, or if it lists all entries.
     """
     if (
         explanation.query is None
         or any(remedy.commands for entry in explanation.causes for remedy in entry.remedies)
         or (explanation.message_remedies and not explanation.rules)
+        or (len(explanation.causes) == 1 and not explanation.rules and not explanation.causes[0].remedies)
     ):
         return ""
     commands = [rule.next_command for rule in explanation.rules]

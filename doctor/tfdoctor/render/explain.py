@@ -83,7 +83,7 @@ def render_explanation(
     """
     text, footer = _render(explanation, width, colour=colour), Page(width, coloured=colour)
     if command := choose_next_command(explanation):
-        print_more_commands(footer, "What to type here", [(command, "")])
+        print_more_commands(footer, "Next", [(command, "")])
     url = _find_url(explanation)
     if url is not None:
         print_more_commands(footer, "On the web", [(url, "")])
@@ -229,7 +229,7 @@ def _render_details(explanation: Explanation, width: int) -> Iterable[Renderable
         yield ProseText("What it means", style="bold")
         yield ProseText(entry.meaning)
         if not entry.rule_codes:
-            yield ProseText("`tfdoctor diagnose` finds it in a log; no check of a machine names it.")
+            yield ProseText("Only `diagnose` reports this, from a log.")
         yield ProseText("")
         yield ProseText("What to do", style="bold")
         yield from _render_remedies(entry.remedies, width)

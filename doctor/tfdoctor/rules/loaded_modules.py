@@ -112,8 +112,12 @@ def _build_version_finding(
         evidence=[Evidence(LOADED_MODULES_VARIABLE, loaded_modules)],
         remedies=[
             Remedy(
-                "List the versions, and load the one that fits.",
-                ("module avail cuda cudnn", f"module unload {names}"),
+                f"Unload it, and load a module of {required} instead; the second command lists them.",
+                (f"module unload {names}", "module avail cuda cudnn"),
+            )
+            if lacks_libraries
+            else Remedy(
+                "Unload it: TensorFlow brings its own CUDA and needs no module.", (f"module unload {names}",)
             ),
         ],
     )

@@ -173,7 +173,8 @@ def _query_index(context: CheckContext, call: PipInstall) -> list[Finding]:
         call.python,
     )
     if reply.conflict_reason:
-        return [_make_finding(context, requirements[-1], reply.conflict_reason)]
+        others = [requirement for requirement in requirements if not _is_tensorflow(context, requirement)]
+        return [_make_finding(context, (others or requirements)[-1], reply.conflict_reason)]
     if reply.unknown_reason:
         reason = f"Whether pip can install all of it together could not be asked: {reply.unknown_reason}"
         return [
@@ -204,7 +205,10 @@ def _make_finding(context: CheckContext, requirement: PipRequirement, reason: st
         reason,
         evidence=[context.cite(requirement.source_line), context.tensorflow_evidence],
         remedies=[
-            Remedy("Loosen the requirement named here, or use the TensorFlow that matches it."),
+            Remedy(
+                f"Loosen {_format_requirement(requirement)}, or replace {context.tensorflow.written_name} with a "
+                "TensorFlow that accepts it."
+            ),
             context.make_build_remedy(),
         ],
     )
