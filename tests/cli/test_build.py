@@ -68,7 +68,7 @@ def test_built_image_follows_the_schema() -> None:
 def test_print_writes_the_dockerfile_alone(tfdoctor: Tfdoctor) -> None:
     result = tfdoctor("build", "--tf", "2.15", "--print")
     assert result.status == 0
-    assert "emit context DIR` writes them, too." in " ".join(result.err.split())
+    assert "emit context DIR` writes them as well." in " ".join(result.err.split())
     quiet = tfdoctor("build", "--tf", "2.15", "--print", "-q")
     assert (quiet.status, quiet.out, quiet.err) == (0, result.out, "")
     assert result.out.startswith("# TensorFlow 2.15.1, ")

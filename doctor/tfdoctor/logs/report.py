@@ -735,18 +735,16 @@ def merge_host_finding(report: LogReport, cause: Cause | None, finding: Finding 
         new_root = replace(root, explanation=finding.explanation, remedies=finding.remedies)
         findings = tuple(new_root if item is root else item for item in report.findings)
         return replace(report, root_finding=new_root, findings=findings, other_causes=())
-    if (
-        cause in report.other_causes
-        or report.cause is Cause.INCONCLUSIVE
-        or (report.gpu_registered is False and {cause, report.cause} <= LIBRARY_PROBLEMS)
-    ):
+    is_library_problem = report.gpu_registered is False and {cause, report.cause} <= LIBRARY_PROBLEMS
+    if cause in report.other_causes or report.cause is Cause.INCONCLUSIVE or is_library_problem:
         other_findings = tuple(item for item in report.findings if item is not root)
-        summary = f"{report.summary} On this machine: {finding.title}."
+        is_named = is_library_problem and bool(report.missing_sonames)
+        addition = "" if is_named else f" On this machine: {finding.title}."
         return replace(
             report,
             cause=cause,
-            summary=summary,
-            headline=f"{report.headline} On this machine: {finding.title}.",
+            summary=f"{report.summary}{addition}",
+            headline=f"{report.headline}{addition}",
             other_causes=(),
             root_finding=finding,
             findings=(finding, *other_findings),
