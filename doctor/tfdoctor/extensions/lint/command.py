@@ -96,10 +96,10 @@ def lint(
 ) -> int:
     """Lint the files, print the problems, edit the files if requested, and return the exit status.
 
-    Reads Python 2 and 3, notebooks, shell scripts, Dockerfiles, compose files, devcontainer.json and other YAML, and
-    runs none of them. The image that a Dockerfile describes is checked like a machine. For a file that is named, the
-    package index is asked whether its packages fit together. `# noqa: TFD711` and [tool.tfdoctor] in pyproject.toml
-    turn findings off.
+    Reads Python 2 and 3, notebooks, shell scripts, Dockerfiles, compose files, pods, devcontainer.json and other YAML,
+    and runs none of them; a file of requirements if it is named. The image that a Dockerfile describes is checked like
+    a machine. For a file that is named, the package index is asked whether its packages fit together. `# noqa: TFD711`
+    and [tool.tfdoctor] in pyproject.toml turn findings off.
     """
     from tfdoctor.extensions.lint.render import FORMATTERS
     from tfdoctor.render.terminal import ERR, OUT
