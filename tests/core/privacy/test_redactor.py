@@ -148,6 +148,7 @@ FRAGMENTS = st.sampled_from(
 @example("token=https://al:pw1234@host.example" + HOMES + "alicia/")
 @example("TOKEN=VERSION 1.0.0.0")
 @example("SERIALNUM:VERSION 1.0.0.0")
+@example("eyJ00000.VERSION 1.0.0.0")
 def test_redaction_is_idempotent(text: str) -> None:
     once = Redactor().text(text)
     assert Redactor().text(once) == once

@@ -579,7 +579,7 @@ def _make_placeholder(kind: str, number: int, value: str) -> str:
 
 
 def _strip_secrets(text: str) -> str:
-    """Return the text without assigned secrets.
+    """Return the text without tokens and assigned secrets.
 
     Otherwise a word in a secret ("TOKEN=version 1.0.0.0") would make an address count as a version.
     """
@@ -587,4 +587,6 @@ def _strip_secrets(text: str) -> str:
         text = pattern.sub(
             lambda m: m[0].replace(m[3], "…") if patterns.is_secret_value(m[3]) else m[0], text
         )
+    for pattern in patterns.TOKEN_PATTERNS:
+        text = pattern.sub("…", text)
     return patterns.SERIAL.sub(lambda m: m[0].replace(m[2], "…"), text)
