@@ -6,6 +6,7 @@ import errno
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -225,7 +226,7 @@ def test_named_file_that_cannot_be_judged_is_not_without_problems(
     (tmp_path / name).write_text(text)
     result = run(name, cwd=tmp_path)
     assert (result.status, "No problems" in result.out) == (3, False)
-    assert f"{name}: not judged as a whole: {reason}\n" in result.out
+    assert re.search(rf"{re.escape(name)}: not judged(?: as a whole)?: {re.escape(reason)}\n", result.out)
     (tmp_path / "train.py.orig").write_text(BAD)
     assert run("train.py.orig", cwd=tmp_path).status == 1
 

@@ -51,7 +51,8 @@ def render_lint(result: LintResult, *, width: int = 80, colour: bool = False) ->
             lines.append(f"  {' ' * len(line_number)} | {' ' * caret_offset}^")
         lines.append("")
     lines += [
-        f"{clean_line(unreadable.path)}: not judged as a whole: {clean_line(unreadable.reason)}"
+        f"{clean_line(unreadable.path)}: not judged{' as a whole' if unreadable.is_read else ''}: "
+        f"{clean_line(unreadable.reason)}"
         for unreadable in result.unreadable_files
     ]
     lines.append(_summarize(result))
