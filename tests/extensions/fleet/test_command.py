@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TF_CONFIG = '{"cluster": {"worker": ["a:1", "b:1"]}}'
+
+
+@pytest.fixture(autouse=True)
+def ssh_on_path(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put an ssh at the end of PATH: some machines have none, and no test here connects."""
+    folder = tmp_path_factory.mktemp("bin")
+    (folder / "ssh").write_text("#!/bin/sh\nexit 255\n", encoding="ascii")
+    (folder / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{folder}")
 
 
 @pytest.mark.parametrize(
