@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.errors import Error, UsageError
-from tfdoctor.core.text import clean_line
+from tfdoctor.core.text import clean_line, join_first
 from tfdoctor.images.folder import make_folder_files
 from tfdoctor.images.write import APP_CONTEXT_FOLDER
 from tfdoctor.render.build import render_build_folder
@@ -60,14 +60,14 @@ def write_context(folder: Path, image: EmittedImage, *, force: bool, dry_run: bo
     files = make_folder_files(image)
     changed_names = _find_changed(folder, files, display_name)
     if changed_names and not force and not dry_run:
-        msg = f"--emit context: {display_name} has {_join_names(changed_names)} already, with different content."
+        msg = f"--emit context: {display_name} has {join_first(changed_names, 3)} already, with different content."
         raise UsageError(
             msg, hint="Nothing was written. Name another folder, or use --force to replace them."
         )
     unchanged_names = [name for name in files if name not in changed_names and _is_file(folder / name)]
     superfluous_names = _find_superfluous(folder, files)
     if superfluous_names:
-        msg = f"--emit context: {display_name} has {_join_names(superfluous_names)}, which --copy does not name now."
+        msg = f"--emit context: {display_name} has {join_first(superfluous_names, 3)}, which --copy does not name now."
         raise UsageError(msg, hint="The image would get it. Remove it, or name another folder.")
     report = (
         ""
@@ -135,12 +135,6 @@ def _is_file(path: Path) -> bool:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
         return False
-
-
-def _join_names(names: Sequence[str]) -> str:
-    """Return the first three names as text, followed by the number of the other names."""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more}"
 
 
 def _create_folder(folder: Path, files: Mapping[str, bytes], context: BuildContext) -> None:

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["clean", "clean_line", "join_words", "lower_first", "make_lazy_pattern", "upper_first"]
+__all__ = [
+    "clean",
+    "clean_line",
+    "join_first",
+    "join_words",
+    "lower_first",
+    "make_lazy_pattern",
+    "upper_first",
+]
 
 # The patterns limit repetitions, so that long lines take linear time.
 # Terminal escape sequences: CSI (ESC [), OSC (ESC ]) and two-character sequences.
@@ -78,6 +86,12 @@ def strip_credentials(text: str, values: Iterable[str] = ()) -> str:
 def join_words(words: Sequence[str]) -> str:
     """Join words for a sentence: "a, b and c"."""
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+
+
+def join_first(words: Sequence[str], count: int) -> str:
+    """Join the first `count` words, and add the number of the others: "a, b and 3 more"."""
+    text = ", ".join(words[:count])
+    return text if len(words) <= count else f"{text} and {len(words) - count} more"
 
 
 def lower_first(text: str) -> str:

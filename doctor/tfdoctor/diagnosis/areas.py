@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.facts import Absent, Known, Unknown, value_of
 from tfdoctor.core.findings import Area, Cause, Severity, Status
+from tfdoctor.core.text import join_first
 from tfdoctor.prediction.driver import is_hidden_by_environment
 from tfdoctor.prediction.library_versions import find_library_version
 from tfdoctor.rules import RULES_BY_CODE
@@ -189,10 +190,10 @@ def _describe_cuda(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
     problem = _describe_failure(facts, missing)
     names = _describe_missing(facts, missing)
     return Status.BAD, (
-        f"{prefix}; {problem}: {_join_first(names)}{toolkit_note}",
-        f"{prefix}; {problem}: {_join_first(names)}",
-        f"{prefix}; {problem}: {_join_first(names, 1)}",
-        f"{problem}: {_join_first(names, 1)}",
+        f"{prefix}; {problem}: {join_first(names, 3)}{toolkit_note}",
+        f"{prefix}; {problem}: {join_first(names, 3)}",
+        f"{prefix}; {problem}: {join_first(names, 1)}",
+        f"{problem}: {join_first(names, 1)}",
     )
 
 
@@ -241,7 +242,7 @@ def _describe_cudnn(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
         dependencies = [dependency for dependency in missing if dependency != name]
         if dependencies:
             return Status.BAD, (
-                f"{name} cannot be opened: it needs {_join_first(dependencies)}",
+                f"{name} cannot be opened: it needs {join_first(dependencies, 3)}",
                 f"{name} needs {dependencies[0]}",
             )
         problem = _describe_failure(facts, [name])
@@ -284,7 +285,7 @@ def _describe_loader(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
         return Status.GOOD, (text, path)
     names = _describe_missing(facts, missing)
     verb = "cannot find" if _describe_failure(facts, missing) == "not found" else "cannot open"
-    return Status.BAD, (f"{verb} {_join_first(names)}", f"{verb} {_join_first(names, 1)}")
+    return Status.BAD, (f"{verb} {join_first(names, 3)}", f"{verb} {join_first(names, 1)}")
 
 
 def _describe_environment(facts: Facts) -> tuple[Status, Texts]:
@@ -302,9 +303,3 @@ def _describe_environment(facts: Facts) -> tuple[Status, Texts]:
         *parts[:0:-1],  # each part but the first alone, the last part first
         *(("CUDA_VISIBLE_DEVICES",) if value is not None else ()),
     )
-
-
-def _join_first(names: Sequence[str], max_names: int = 3) -> str:
-    """Return the first `max_names` names as text, followed by the number of the other names."""
-    text = ", ".join(names[:max_names])
-    return text if len(names) <= max_names else f"{text} and {len(names) - max_names} more"

@@ -13,6 +13,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from tfdoctor.core import versions
 from tfdoctor.core.facts import FoundElsewhere
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.text import join_first
 from tfdoctor.images.read.tensorflow import resolve_tensorflow
 from tfdoctor.planning.hypothetical_facts import EnvironmentSketch, make_facts_from_sketch
 from tfdoctor.prediction.fit.images import list_fitting_tags
@@ -157,12 +158,7 @@ def _cite_library(
         if library in wrong_libraries
         else []
     )
-    rest_note = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return (
-        replace(evidence, text=f"{evidence.text} has {', '.join(names[:4])}{rest_note}")
-        if names
-        else evidence
-    )
+    return replace(evidence, text=f"{evidence.text} has {join_first(names, 4)}") if names else evidence
 
 
 def _has_gpu_build(context: CheckContext) -> bool | None:

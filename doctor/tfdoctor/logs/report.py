@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.causes.codes import HARMLESS, MISLEADING, RELEASE
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.core.text import clean_line, lower_first
+from tfdoctor.core.text import clean_line, join_first, lower_first
 from tfdoctor.logs import advice
 from tfdoctor.logs.cards import list_cards
 from tfdoctor.logs.detectors import cluster as cluster_detectors
@@ -201,8 +201,7 @@ def _name_hosts(decision: Decision, contexts: Sequence[LogContext], decisions: S
             for event in part_context.log.list_events("host-named")
         )
     )
-    more = f" and {len(hosts) - MAX_HOSTS} more" if len(hosts) > MAX_HOSTS else ""
-    return f" (on {', '.join(hosts[:MAX_HOSTS])}{more})" if hosts else ""
+    return f" (on {join_first(hosts, MAX_HOSTS)})" if hosts else ""
 
 
 def _is_used_by_affected(
@@ -630,8 +629,7 @@ def _make_title(decision: Decision, missing_sonames: Sequence[str], max_names: i
     title = decision.title or decision.cause.data.finding_title
     if not missing_sonames or decision.cause not in LIBRARY_NAME_CAUSES:
         return title
-    more = f" and {len(missing_sonames) - max_names} more" if len(missing_sonames) > max_names else ""
-    return f"{title}: {', '.join(missing_sonames[:max_names])}{more}"
+    return f"{title}: {join_first(missing_sonames, max_names)}"
 
 
 def _choose_runtime_soname(missing_sonames: Sequence[str]) -> str:

@@ -28,6 +28,7 @@ from tfdoctor.core import versions
 from tfdoctor.core.causes.steps import Install
 from tfdoctor.core.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core.text import join_first
 from tfdoctor.prediction.failures import list_damaged_tensorflow_files
 from tfdoctor.remedies.pip import format_check_command, format_pip_install
 from tfdoctor.rules.base import LOADER, NotApplicable, Result, Rule, RuleContext
@@ -140,8 +141,7 @@ def _is_omitted_from_images(context: RuleContext, path: str) -> bool:
 
 def _join_names(paths: list[str]) -> str:
     """Return the names of the first files, and the number of the others."""
-    more = f" and {len(paths) - MAX_NAMED_FILES} more" if len(paths) > MAX_NAMED_FILES else ""
-    return ", ".join(posixpath.basename(path) for path in paths[:MAX_NAMED_FILES]) + more
+    return join_first([posixpath.basename(path) for path in paths], MAX_NAMED_FILES)
 
 
 def _list_size_evidence(wheel: Distribution, files: list[ChangedFile]) -> list[Evidence]:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.facts.python import DeniedPath, UnusablePython
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.text import join_first
 from tfdoctor.prediction.build import find_unreadable_package
 from tfdoctor.prediction.libraries import list_forbidden_files
 from tfdoctor.remedies.pip import format_check_command, quote
@@ -82,7 +83,7 @@ def _list_denied_libraries(context: RuleContext) -> list[DeniedPath]:
 def _build_blocked_finding(context: RuleContext, denials: list[DeniedPath]) -> Finding:
     """Return the finding about required libraries that are unreadable or on a noexec mount."""
     names = list(dict.fromkeys(posixpath.basename(denial.path) for denial in denials))
-    names_text = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    names_text = join_first(names, 3)
     noexec_files = [denial for denial in denials if denial.why == "noexec"]
     effect = (
         "import tensorflow fails" if context.prediction.import_ok is False else "TensorFlow registers no GPU"

@@ -28,6 +28,7 @@ from tfdoctor.core import versions
 from tfdoctor.core.causes.steps import Install, Uninstall
 from tfdoctor.core.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core.text import join_first
 from tfdoctor.remedies.pip import (
     format_check_command,
     format_pip_install,
@@ -60,9 +61,7 @@ def check(context: RuleContext) -> Result:
 
 def _build_finding(context: RuleContext, owners: tuple[Owner, ...], files: list[SharedFile]) -> Finding:
     names = [posixpath.basename(file.path) for file in files]
-    named_files = ", ".join(names[:MAX_NAMED_FILES]) + (
-        f" and {len(names) - MAX_NAMED_FILES} more" if len(names) > MAX_NAMED_FILES else ""
-    )
+    named_files = join_first(names, MAX_NAMED_FILES)
     current_owners = {file.now for file in files}
     owner = next(iter(current_owners)) if len(current_owners) == 1 else None
     if owner is not None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from tfdoctor.core.facts import value_of
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.text import join_first
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, require_known_fact
 
 SLOW_LINK_DESCRIPTIONS = {"SYS": "through the link between two processors", "SOC": "through the link between two processors",
@@ -53,9 +54,7 @@ def check(context: RuleContext) -> Result:
             )
         )
     details = sorted({f"{link}: {SLOW_LINK_DESCRIPTIONS[link]}" for link in slow_links.values()})
-    pairs_text = ", ".join(list(slow_links)[:6]) + (
-        f" and {len(slow_links) - 6} more" if len(slow_links) > 6 else ""
-    )
+    pairs_text = join_first(list(slow_links), 6)
     return [
         RULE.make_finding(
             Cause.HEALTHY,

@@ -12,7 +12,7 @@ import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.core.text import clean_line
+from tfdoctor.core.text import clean_line, join_first
 from tfdoctor.environments.folder import is_folder
 from tfdoctor.environments.history import snapshot
 from tfdoctor.environments.history.restore import SavedContents, list_blocking_paths
@@ -272,9 +272,7 @@ def require_no_conflicts(externally_changed: list[str], lost_paths: list[str]) -
 
 def join_paths(paths: Iterable[str]) -> str:
     """Join the first `_MAX_LISTED_PATHS` paths to a text for a message, and add the number of the others."""
-    names = sorted(paths)
-    suffix = f" and {len(names) - _MAX_LISTED_PATHS} more" if len(names) > _MAX_LISTED_PATHS else ""
-    return ", ".join(clean_line(name) for name in names[:_MAX_LISTED_PATHS]) + suffix
+    return join_first([clean_line(path) for path in sorted(paths)], _MAX_LISTED_PATHS)
 
 
 # ---------------------------------------------------------------- files

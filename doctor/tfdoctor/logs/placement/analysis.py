@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.causes.codes import DEVICE_UNUSED, NOT_PRINTED, RAN_ON_CPU
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.core.text import join_words
+from tfdoctor.core.text import join_first, join_words
 from tfdoctor.logs.placement.kernels import explain_refusals, find_cpu_operations
 from tfdoctor.logs.placement.models import CpuOperations, Placement, PlacementData, get_device_kind
 
@@ -369,6 +369,4 @@ def format_operations(count: int) -> str:
 
 def _join_few(names: Sequence[str]) -> str:
     """Join the first `MAX_NAMES` names, and add the number of the others."""
-    if len(names) > MAX_NAMES:
-        return f"{', '.join(names[:MAX_NAMES])} and {len(names) - MAX_NAMES} more"
-    return join_words(names)
+    return join_first(names, MAX_NAMES) if len(names) > MAX_NAMES else join_words(names)
