@@ -90,7 +90,7 @@ def test_every_schema_is_named_by_its_document() -> None:
     named = [
         name
         for path in (ROOT / "doctor").rglob("*.py")
-        for name in re.findall(r'make_schema_field\("(\w+)"\)', path.read_text(encoding="utf-8"))
+        for name in re.findall(r'make_document_head\("(\w+)"\)', path.read_text(encoding="utf-8"))
     ]
     assert {f"{name}.schema.json" for name in named} == {path.name for path in SCHEMAS.glob("*.json")}
 

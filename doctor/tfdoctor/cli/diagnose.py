@@ -166,13 +166,11 @@ def _print_reports(
 ) -> None:
     """Print the reports in a format. Those of a log that was followed come after an empty line."""
     if output_format is Format.json:
-        from tfdoctor.render.json import make_schema_field, write_json
+        from tfdoctor.render.json import make_document_head, write_json
 
         documents = [make_log_json(report) for report in reports]
         write_json(
-            documents[0]
-            if len(documents) == 1
-            else {**make_schema_field("diagnose"), "schema_version": 1, "logs": documents}
+            documents[0] if len(documents) == 1 else {**make_document_head("diagnose"), "logs": documents}
         )
     elif output_format is Format.markdown:
         from tfdoctor.render.log_markdown import make_log_markdown

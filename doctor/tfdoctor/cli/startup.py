@@ -236,11 +236,10 @@ def _report_error(exit_code: ExitCode, kind: str, message: str, hint: str, wants
         strip_credentials(text[:MAX_MESSAGE_CHARS], secret_arguments) for text in (message, hint)
     )
     if wants_json:
-        from tfdoctor.render.json import make_schema_field, write_json
+        from tfdoctor.render.json import make_document_head, write_json
 
         document = {
-            **make_schema_field("error"),
-            "schema_version": 1,
+            **make_document_head("error"),
             "error": {"code": int(exit_code), "kind": kind, "message": message, "hint": hint},
         }
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.core.text import clean_line
 from tfdoctor.images.emit import CUDA_CACHE_VOLUME, format_run_command
 from tfdoctor.images.folder import group_app_files
-from tfdoctor.render.json import make_schema_field
+from tfdoctor.render.json import make_document_head
 from tfdoctor.render.paragraphs import Page, Text, print_commands, print_hanging
 from tfdoctor.render.plan import format_bytes, make_option_json, print_option
 from tfdoctor.render.screen import print_more_commands
@@ -102,8 +102,7 @@ def make_build_json(
     `image` has the keys `id`, `tags`, `size_bytes` and `pushed`. It is None if no image was built.
     """
     return {
-        **make_schema_field("build"),
-        "schema_version": 1,
+        **make_document_head("build"),
         "plan": make_option_json(option, 1),
         "dockerfile": dockerfile,
         "image": image,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
 from tfdoctor.core.text import clean_line
-from tfdoctor.render.json import make_schema_field
+from tfdoctor.render.json import make_document_head
 from tfdoctor.render.screen import format_count
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def make_capture_json(
     whether the recording is an archive instead of a folder.
     """
     return {
-        **make_schema_field("capture"),
-        "schema_version": 1,
+        **make_document_head("capture"),
         "tool": {"name": "tfdoctor", "version": __version__},
         "bundle": {
             "path": target,

@@ -15,7 +15,7 @@ from tfdoctor.render.finding import (
     print_meaning,
     print_remedy,
 )
-from tfdoctor.render.json import SCHEMA_VERSION, make_schema_field
+from tfdoctor.render.json import make_document_head
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ def make_dockerfile_json(report: DockerfileReport) -> dict[str, Any]:
     chain_indexes = {stage.index for stage in report.dockerfile.stage_chain}
     tensorflow, base = report.tensorflow, report.image.base
     return {
-        **make_schema_field("build_check"),
-        "schema_version": SCHEMA_VERSION,
+        **make_document_head("build_check"),
         "file": report.name,
         "stages": [
             {
@@ -102,8 +101,7 @@ def make_services_json(
     checked, the report is None and the reason says why. Otherwise the reason is "".
     """
     return {
-        **make_schema_field("build_check_services"),
-        "schema_version": SCHEMA_VERSION,
+        **make_document_head("build_check_services"),
         "file": file,
         "services": [
             {

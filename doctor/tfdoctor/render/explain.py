@@ -14,7 +14,7 @@ import tfdoctor
 from tfdoctor.core.links import format_rule_url
 from tfdoctor.core.text import clean_line, upper_first
 from tfdoctor.diagnosis.explain import choose_next_command
-from tfdoctor.render.json import SCHEMA_VERSION, make_schema_field
+from tfdoctor.render.json import make_document_head
 from tfdoctor.render.paragraphs import SCREEN_LINES, Page, format_commands, shorten_text
 from tfdoctor.render.screen import print_more_commands
 from tfdoctor.render.tables import ProseText, get_text, make_console
@@ -40,8 +40,7 @@ MAX_SECTION_COLUMNS, MAX_SECTION_LINES = 78, 5
 def make_explanation_json(explanation: Explanation) -> dict[str, Any]:
     """Return the document that `explain --json` prints. Its structure is the same for every query."""
     return {
-        **make_schema_field("explain"),
-        "schema_version": SCHEMA_VERSION,
+        **make_document_head("explain"),
         "query": explanation.query,
         "rules": [_make_rule_json(rule) for rule in explanation.rules],
         "causes": [

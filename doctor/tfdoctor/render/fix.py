@@ -12,7 +12,7 @@ from tfdoctor.core.text import clean, clean_line
 from tfdoctor.environments.models import FixStatus
 from tfdoctor.remedies.undo_hints import describe_root, describe_undo_with_root_note, needs_root
 from tfdoctor.render.finding import STATUS_BY_USABLE, format_mark, make_finding_json
-from tfdoctor.render.json import SCHEMA_VERSION, make_schema_field
+from tfdoctor.render.json import make_document_head
 from tfdoctor.render.paragraphs import (
     SCREEN_LINES,
     Page,
@@ -274,8 +274,7 @@ def render_undo(prefix: str, result: UndoResult, *, width: int = 80, colour: boo
 def make_fix_json(result: FixResult) -> dict[str, Any]:
     """Return the JSON document of a run of `fix`, or of its plan."""
     return {
-        **make_schema_field("fix"),
-        "schema_version": SCHEMA_VERSION,
+        **make_document_head("fix"),
         "environment": result.environment.prefix,
         "activated": result.is_activated,
         "repairs": [
@@ -304,8 +303,7 @@ def make_fix_json(result: FixResult) -> dict[str, Any]:
 def make_undo_json(prefix: str, result: UndoResult) -> dict[str, Any]:
     """Return the JSON document of a run of `fix --undo`."""
     return {
-        **make_schema_field("fix"),
-        "schema_version": SCHEMA_VERSION,
+        **make_document_head("fix"),
         "environment": prefix,
         "activated": False,
         "repairs": [],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.core.findings import Severity
 from tfdoctor.core.text import clean_line
-from tfdoctor.render.json import make_schema_field
+from tfdoctor.render.json import make_document_head
 from tfdoctor.render.paragraphs import SCREEN_LINES, Page, Text, print_commands, print_hanging, shorten_text
 from tfdoctor.render.plan import make_option_json, print_option
 from tfdoctor.render.report import make_report_json, render_report
@@ -125,8 +125,7 @@ def make_install_json(
     bytes free) for each disk. It is None if the space was not checked.
     """
     return {
-        **make_schema_field("install"),
-        "schema_version": 1,
+        **make_document_head("install"),
         "plan": make_option_json(option, 1),
         "commands": [list(arguments) for arguments in commands],
         "environment": environment,

@@ -15,11 +15,11 @@ from tfdoctor.core.facts import Absent, Known, Unknown
 SCHEMA_VERSION = 1
 
 
-def make_schema_field(name: str) -> dict[str, str]:
-    """Return the first field of a document: the address of its schema. Empty while the project is published nowhere."""
-    if not links.is_published():
-        return {}
-    return {"$schema": links.format_docs_url(__version__, f"schemas/{name}.schema.json")}
+def make_document_head(name: str) -> dict[str, Any]:
+    """Return the first fields of a document: the version of its schema and, once the project is published, its address."""
+    address = f"schemas/{name}.schema.json"
+    url = {"$schema": links.format_docs_url(__version__, address)} if links.is_published() else {}
+    return {**url, "schema_version": SCHEMA_VERSION}
 
 
 def write_json(value: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.core.text import clean_line
 from tfdoctor.render.finding import make_finding_json, print_log_evidence, print_meaning, print_remedy
-from tfdoctor.render.json import SCHEMA_VERSION, make_schema_field
+from tfdoctor.render.json import make_document_head
 from tfdoctor.render.log_screen import (
     describe_log,
     format_device,
@@ -106,8 +106,7 @@ def _print_summary(out: Page, report: LogReport) -> None:
 def make_log_json(report: LogReport) -> dict[str, Any]:
     """Return the JSON document of one log."""
     return {
-        **make_schema_field("diagnose"),
-        "schema_version": SCHEMA_VERSION,
+        **make_document_head("diagnose"),
         "file": report.name,
         "tensorflow_version": report.tensorflow_version,
         "era": report.era,

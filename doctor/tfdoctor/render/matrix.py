@@ -12,7 +12,7 @@ from tfdoctor.planning.release_sheet import describe_conditions, format_python_r
 from tfdoctor.prediction.fit.matrix import group_rows, has_known_error
 from tfdoctor.render import markdown
 from tfdoctor.render.finding import capitalize_remedy
-from tfdoctor.render.json import SCHEMA_VERSION, make_schema_field
+from tfdoctor.render.json import make_document_head
 from tfdoctor.render.paragraphs import (
     SCREEN_LINES,
     Page,
@@ -86,8 +86,7 @@ def make_matrix_json(rows: Sequence[MatrixRow], as_of: str, sheet: ReleaseSheet 
     releases were requested.
     """
     document: dict[str, Any] = {
-        **make_schema_field("matrix"),
-        "schema_version": SCHEMA_VERSION,
+        **make_document_head("matrix"),
         "as_of": as_of,
         "rows": [row.as_dict(get_problem_code) for row in rows],
     }
@@ -104,8 +103,7 @@ def make_gpus_json(gpus: Sequence[Gpu], as_of: str) -> dict[str, Any]:
         {"name": gpu.name, "compute_capability": gpu.capability, "pci_ids": list(gpu.pci_ids)} for gpu in gpus
     ]
     return {
-        **make_schema_field("matrix"),
-        "schema_version": SCHEMA_VERSION,
+        **make_document_head("matrix"),
         "as_of": as_of,
         "rows": [],
         "gpus": entries,

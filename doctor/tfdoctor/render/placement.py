@@ -16,7 +16,7 @@ from tfdoctor.render.finding import (
     print_log_evidence,
     print_remedy,
 )
-from tfdoctor.render.json import SCHEMA_VERSION, make_schema_field
+from tfdoctor.render.json import make_document_head
 from tfdoctor.render.paragraphs import Page, Text, count_columns, print_hanging
 from tfdoctor.render.screen import format_count
 
@@ -173,8 +173,7 @@ def make_placement_json(placement: Placement) -> dict[str, Any]:
     """Return the document that `diagnose --placement --json` prints."""
     data = placement.data
     return {
-        **make_schema_field("placement"),
-        "schema_version": SCHEMA_VERSION,
+        **make_document_head("placement"),
         "file": placement.file_name,
         "api": data.api,
         "summary": placement.summary,

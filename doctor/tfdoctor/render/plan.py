@@ -8,7 +8,7 @@ from tfdoctor.core.findings import Cause, Status
 from tfdoctor.core.text import clean_line, join_words, upper_first
 from tfdoctor.planning.models import Method, Recipe
 from tfdoctor.render.finding import format_mark
-from tfdoctor.render.json import make_schema_field
+from tfdoctor.render.json import make_document_head
 from tfdoctor.render.paragraphs import (
     SCREEN_LINES,
     Page,
@@ -432,8 +432,7 @@ def _print_rejected(out: Page, recommendation: Recommendation) -> None:
 def make_recommendation_json(recommendation: Recommendation) -> dict[str, Any]:
     """Return the document that `tfdoctor recommend --json` prints."""
     return {
-        **make_schema_field("recommend"),
-        "schema_version": 1,
+        **make_document_head("recommend"),
         "request": _make_request_json(recommendation.request),
         "host": _make_host_json(recommendation.host),
         "options": [make_option_json(option, rank) for rank, option in enumerate(recommendation.options, 1)],

@@ -19,7 +19,7 @@ from tfdoctor.render.finding import (
     make_finding_json,
     print_explanation,
 )
-from tfdoctor.render.json import SCHEMA_VERSION, make_schema_field, to_json
+from tfdoctor.render.json import make_document_head, to_json
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
 from tfdoctor.render.screen import (
     NAME_COLUMNS,
@@ -177,8 +177,7 @@ def _print_summary(out: Page, report: Report, fix: FixOffer | None) -> None:
 def make_report_json(report: Report) -> dict[str, Any]:
     """Return the document that `check --json` prints."""
     return {
-        **make_schema_field("check"),
-        "schema_version": SCHEMA_VERSION,
+        **make_document_head("check"),
         "tool": {"name": "tfdoctor", "version": __version__},
         "verdict": {
             "gpu_usable": report.verdict.gpu_usable,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.core.findings import Status
 from tfdoctor.core.text import clean_line, join_words
 from tfdoctor.render.finding import format_mark, make_finding_json, print_explanation
-from tfdoctor.render.json import make_schema_field
+from tfdoctor.render.json import make_document_head
 from tfdoctor.render.paragraphs import SCREEN_LINES, Page, Text, print_hanging
 from tfdoctor.render.screen import (
     MAX_TEXT_LINES,
@@ -162,8 +162,7 @@ def make_simulation_json(simulation: Simulation | None) -> dict[str, Any] | None
 def make_verification_json(verification: Verification) -> dict[str, Any]:
     """Return the document that `verify --json` prints."""
     return {
-        **make_schema_field("verify"),
-        "schema_version": 1,
+        **make_document_head("verify"),
         "target": verification.target,
         "access": verification.access,
         "stages": [

@@ -10,7 +10,7 @@ from tfdoctor.core.text import clean_line, join_words
 from tfdoctor.extensions.bench.models import format_duration
 from tfdoctor.extensions.bench.warmup import describe_first_calls
 from tfdoctor.render.finding import STATUS_BY_SEVERITY, format_mark, make_finding_json, print_remedy
-from tfdoctor.render.json import SCHEMA_VERSION, make_schema_field
+from tfdoctor.render.json import make_document_head
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
 
 if TYPE_CHECKING:
@@ -320,8 +320,7 @@ def _format_scaling(scaling: Scaling) -> str:
 def make_bench_json(bench: Bench) -> dict[str, Any]:
     """Return the document that `bench --json` prints."""
     return {
-        **make_schema_field("bench"),
-        "schema_version": SCHEMA_VERSION,
+        **make_document_head("bench"),
         "target": bench.target,
         "tensorflow": bench.tensorflow,
         "summary": bench.summary,

@@ -8,7 +8,7 @@ from tfdoctor.core.causes.codes import CLUSTER_CODES
 from tfdoctor.core.findings import Severity
 from tfdoctor.core.text import clean_line
 from tfdoctor.render.finding import STATUS_BY_SEVERITY, format_mark
-from tfdoctor.render.json import SCHEMA_VERSION, make_schema_field
+from tfdoctor.render.json import make_document_head
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
 from tfdoctor.render.screen import format_count
 
@@ -115,8 +115,7 @@ def make_cluster_json(evaluations: Sequence[ClusterEvaluation]) -> dict[str, Any
     """
     first_evaluation, *others = evaluations
     return {
-        **make_schema_field("cluster"),
-        "schema_version": SCHEMA_VERSION,
+        **make_document_head("cluster"),
         **_make_evaluation_json(first_evaluation),
         "others": [_make_evaluation_json(evaluation) for evaluation in others],
     }

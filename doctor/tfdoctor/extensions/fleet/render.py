@@ -11,7 +11,7 @@ from tfdoctor.core.text import clean_line
 from tfdoctor.diagnosis.diff.flatten import AREAS
 from tfdoctor.extensions.fleet.analysis import format_host_names
 from tfdoctor.render.finding import STATUS_BY_SEVERITY, format_mark
-from tfdoctor.render.json import SCHEMA_VERSION, make_schema_field
+from tfdoctor.render.json import make_document_head
 from tfdoctor.render.paragraphs import Page, Text, count_columns, print_hanging, truncate_text
 from tfdoctor.render.screen import format_count
 
@@ -182,8 +182,7 @@ def format_cell(group: HostGroup, column: str) -> str:
 def make_fleet_json(fleet: Fleet) -> dict[str, Any]:
     """Return the document that `fleet --json` prints."""
     return {
-        **make_schema_field("fleet"),
-        "schema_version": SCHEMA_VERSION,
+        **make_document_head("fleet"),
         "engine": fleet.engine,
         "summary": fleet.summary,
         "hosts": [

@@ -17,7 +17,7 @@ from tfdoctor.core.findings import Severity
 from tfdoctor.core.links import format_repository_url, format_rule_url, is_published
 from tfdoctor.core.text import clean, clean_line
 from tfdoctor.extensions.lint.codes import LINT_PAGES
-from tfdoctor.render.json import SCHEMA_VERSION, format_json, make_schema_field
+from tfdoctor.render.json import format_json, make_document_head
 from tfdoctor.render.paragraphs import count_columns
 from tfdoctor.render.xml import escape_element, quote_attribute
 
@@ -106,8 +106,7 @@ def _summarize(result: LintResult) -> str:
 def make_lint_json(result: LintResult) -> dict[str, Any]:
     """Return the document that `lint --json` prints."""
     return {
-        **make_schema_field("lint"),
-        "schema_version": SCHEMA_VERSION,
+        **make_document_head("lint"),
         "files": result.file_count,
         "findings": [
             {
