@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli import completion_values
 from tfdoctor.cli.options import (
+    MAX_SETTINGS_FOLDERS,
+    SETTINGS_FILES,
     FailOn,
     For,
     Force,
@@ -43,10 +45,6 @@ if TYPE_CHECKING:
     from tfdoctor.environments.models import FixOffer
     from tfdoctor.remedies.tools import Tool
     from tfdoctor.system import RecordedSystem, System
-
-
-MAX_FOLDERS = 40
-"""The maximum number of folders above the working folder in which a file with settings is looked for."""
 
 
 @command("tfdoctor check", "tfdoctor check --python ~/tf/bin/python -v", "tfdoctor check --from bug.tar.gz")
@@ -207,17 +205,13 @@ def _load_settings(ignore: Sequence[str]) -> tuple[Configuration | None, tuple[s
     """Return the settings that apply in the working folder, and the codes that they and `--ignore` ignore."""
     if not ignore and not any(  # fast, because most folders have no settings
         os.path.exists(f"{'../' * depth}{name}")  # noqa: PTH110
-        for depth in range(MAX_FOLDERS)
-        for name in ("tfdoctor.toml", "pyproject.toml")
+        for depth in range(MAX_SETTINGS_FOLDERS)
+        for name in SETTINGS_FILES
     ):
         return None, ()
-    from tfdoctor.cli.configuration import load_configuration, resolve_ignored_codes
+    from tfdoctor.cli.configuration import load_settings
 
-    settings = load_configuration()
-    return settings, (
-        *resolve_ignored_codes(ignore),
-        *(settings.ignored_codes if settings is not None else ()),
-    )
+    return load_settings(ignore)
 
 
 def _print_settings(

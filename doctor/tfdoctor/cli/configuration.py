@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.cli.options import FailOn
+from tfdoctor.cli.options import MAX_SETTINGS_FOLDERS, SETTINGS_FILES, FailOn
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.text import clean_line
 
@@ -27,14 +27,13 @@ __all__ = [
     "SettingsTable",
     "find_settings_table",
     "load_configuration",
+    "load_settings",
     "resolve_ignored_codes",
 ]
 
 KEYS = ("python", "ignore", "fail-on", "tf", "gpu-count", "select", "exclude", "per-file-ignores")
 """The keys of the table. `check` reads the first three, `lint` reads `ignore` and those that follow."""
 MAX_FILE_BYTES = 1_000_000
-MAX_FOLDERS = 40
-"""The maximum number of folders above the working folder that are searched."""
 _BARE_NAME = re.compile(r"python(?:[23](?:\.\d{1,2})?t?)?")
 _LINT_CODE = re.compile(r"TFD[57]\d\d|[a-z]+(?:-[a-z0-9]+)*", re.IGNORECASE)
 """Matches the codes and names of the findings of `lint`."""
@@ -99,8 +98,8 @@ def find_settings_table(folder: Path) -> SettingsTable | None:
 
     Raise UsageError if the file cannot be parsed or has an unknown key.
     """
-    for candidate in (folder, *folder.parents[:MAX_FOLDERS]):
-        for name in ("tfdoctor.toml", "pyproject.toml"):
+    for candidate in (folder, *folder.parents[:MAX_SETTINGS_FOLDERS]):
+        for name in SETTINGS_FILES:
             path = candidate / name
             text = _read_text(path, folder)
             if text is None:
@@ -138,6 +137,13 @@ def load_configuration(folder: Path | None = None) -> Configuration | None:
     except UsageError as error:
         raise table.make_error("ignore", f"`ignore`: {error.message.rstrip('.')}") from error
     return Configuration(table.path, python, codes, None if fail_on is None else FailOn(fail_on))
+
+
+def load_settings(ignore: Sequence[str]) -> tuple[Configuration | None, tuple[str, ...]]:
+    """Return the settings that apply in the working folder, and the codes that they and `--ignore` ignore."""
+    settings = load_configuration()
+    ignored_codes = settings.ignored_codes if settings is not None else ()
+    return settings, (*resolve_ignored_codes(ignore), *ignored_codes)
 
 
 def resolve_ignored_codes(codes: Sequence[str], *, allows_lint: bool = False) -> tuple[str, ...]:

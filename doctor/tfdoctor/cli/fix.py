@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli import completion_values
-from tfdoctor.cli.configuration import load_configuration, resolve_ignored_codes
+from tfdoctor.cli.configuration import load_settings
 from tfdoctor.cli.confirmation import ask
 from tfdoctor.cli.options import (
     Ignore,
@@ -95,8 +95,8 @@ def fix(
     """
     _check_options(codes or (), dry_run=dry_run, undo=undo_changes, ignores_changes=ignores_changes)
     system_factory, compat, env = _SystemFactory(), Compat.load(), dict(os.environ)
-    is_silent, settings = quiet or as_json, load_configuration()
-    ignored_codes = (*resolve_ignored_codes(ignore or ()), *(settings.ignored_codes if settings else ()))
+    is_silent = quiet or as_json
+    settings, ignored_codes = load_settings(ignore or ())
     if settings is not None and python is None:
         python = settings.find_python(LiveSystem())
     request = FixRequest(

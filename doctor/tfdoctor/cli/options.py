@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 __all__ = [
+    "MAX_SETTINGS_FOLDERS",
+    "SETTINGS_FILES",
     "Driver",
     "FailOn",
     "FailOnOption",
@@ -146,6 +148,11 @@ class Installer(str, enum.Enum):
     uv = "uv"
     pip = "pip"
 
+
+SETTINGS_FILES = ("tfdoctor.toml", "pyproject.toml")
+"""The files that can have settings (see `cli.configuration`), the more important one first."""
+MAX_SETTINGS_FOLDERS = 40
+"""The maximum number of folders above the working folder in which they are looked for."""
 
 Html = Annotated[
     Path | None,
