@@ -146,8 +146,7 @@ def diagnose_log(
         headline = _make_headline(context, decision, report.missing_sonames, is_used=is_used, share=share)
         root = report.root_finding
         new_root = replace(root, explanation=f"{root.explanation} This applies to {share}.".strip())
-        findings = tuple(new_root if item is root else item for item in report.findings)
-        report = replace(report, headline=headline, root_finding=new_root, findings=findings)
+        report = replace(_replace_root(report, new_root), headline=headline)
     labels = _make_labels(parts)
     processes = [
         _make_process(label, part.first_line, part_context, part_decision)
@@ -681,6 +680,12 @@ def _lower_title(title: str) -> str:
     return f"a{title[1:]}" if title.startswith("A ") else lower_first(title)
 
 
+def _replace_root(report: LogReport, new_root: Finding) -> LogReport:
+    """Return the report with another root finding in the place of its own."""
+    findings = tuple(new_root if item is report.root_finding else item for item in report.findings)
+    return replace(report, root_finding=new_root, findings=findings)
+
+
 def adapt_to_machine(
     report: LogReport, check: Report, compat: Compat, python: str, *, can_fix: bool
 ) -> LogReport:
@@ -714,8 +719,7 @@ def adapt_to_machine(
     new_root = add_book_remedies(
         check.facts, compat, root, replace(root, explanation=explanation, remedies=tuple(remedies))
     )
-    findings = tuple(new_root if item is root else item for item in report.findings)
-    return replace(report, root_finding=new_root, findings=findings)
+    return _replace_root(report, new_root)
 
 
 def merge_host_finding(report: LogReport, cause: Cause | None, finding: Finding | None) -> LogReport:
@@ -731,8 +735,7 @@ def merge_host_finding(report: LogReport, cause: Cause | None, finding: Finding 
     root = report.root_finding
     if root is not None and cause is report.cause:
         new_root = replace(root, explanation=finding.explanation, remedies=finding.remedies)
-        findings = tuple(new_root if item is root else item for item in report.findings)
-        return replace(report, root_finding=new_root, findings=findings, other_causes=())
+        return replace(_replace_root(report, new_root), other_causes=())
     is_library_problem = report.gpu_registered is False and {cause, report.cause} <= LIBRARY_PROBLEMS
     if cause in report.other_causes or report.cause is Cause.INCONCLUSIVE or is_library_problem:
         other_findings = tuple(item for item in report.findings if item is not root)

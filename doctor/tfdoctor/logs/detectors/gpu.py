@@ -47,6 +47,8 @@ _PYTHON_COMMAND = re.compile(
     r"^(?:[^\n]{0,80}[$#%>±] {1,3}|\W{0,8})(?:env )?CUDA_VISIBLE_DEVICES=\S{0,8} {1,3}(?:\S{0,80}/)?python"
 )
 """A command line, with or without a prompt, that starts Python with CUDA_VISIBLE_DEVICES set."""
+USAGE_SIGNATURES = ("gpu-used", "ptxas-fallback", "delay-kernel")
+"""Messages about work on a GPU, or about code that is compiled for one: a GPU was registered before."""
 
 
 # ---------------------------------------------------------------- libraries
@@ -506,10 +508,6 @@ def _has_cpu_build(context: LogContext) -> bool:
     if log.has("not-built-with-cuda", "compiler-not-linked"):
         return True
     return context.has_printed_answer("built-with-cuda-asked", "False")
-
-
-USAGE_SIGNATURES = ("gpu-used", "ptxas-fallback", "delay-kernel")
-"""Messages about work on a GPU, or about code that is compiled for one: a GPU was registered before."""
 
 
 def detect_fault(context: LogContext) -> Decision | None:

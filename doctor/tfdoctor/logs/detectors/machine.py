@@ -397,12 +397,9 @@ def _detect_driver_messages(context: LogContext) -> Decision | None:
             ("No CUDA GPUs", Cause.NO_DEVICE),
             ("no NVIDIA driver", Cause.NO_DRIVER),
         )
-        is_busy = "busy" in message or "UNAVAILABLE" in message
-        return Decision(
-            next(cause for text, cause in causes_by_text if text in message),
-            context.list_evidence("driver-code"),
-            title=BUSY_TITLE if is_busy else "",
-        )
+        cause = next(cause for text, cause in causes_by_text if text in message)
+        title = BUSY_TITLE if cause is Cause.GPU_BUSY_OTHER_PROCESS else ""
+        return Decision(cause, context.list_evidence("driver-code"), title=title)
     if context.registration_event is not None:
         return None
     nvml_events = tuple(
