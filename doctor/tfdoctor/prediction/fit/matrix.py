@@ -268,9 +268,9 @@ def _build_row(
     """Build the row of a release, with its problems on GPUs of any of the capabilities."""
     min_linux_driver = min_windows_driver = None
     if release.cuda is not None:
-        min_linux_driver = _find_min_driver(compat, release, capabilities, "linux")
+        min_linux_driver = _find_min_driver(compat, release, release.cuda, capabilities, "linux")
         if release.windows_gpu:
-            min_windows_driver = _find_min_driver(compat, release, capabilities, "windows")
+            min_windows_driver = _find_min_driver(compat, release, release.cuda, capabilities, "windows")
     problems: dict[str, Problem] = {}
     for capability in capabilities or (None,):
         for problem in compat.list_problems(release.package, release.version, capability=capability):
@@ -308,31 +308,32 @@ def _find_newest_capability(compat: Compat, release: Release) -> str | None:
 
 
 def _find_min_driver(
-    compat: Compat, release: Release, capabilities: tuple[str, ...], platform: Platform
+    compat: Compat, release: Release, cuda: str, capabilities: tuple[str, ...], platform: Platform
 ) -> str | None:
     """Return the oldest driver that is new enough for a release's CUDA and its code for these GPUs.
 
     The release may be usable on one of the GPUs alone, which then decides.
     """
-    minimum = compat.find_driver_minimum(release.cuda, platform).minimum if release.cuda else None
+    minimum = compat.find_driver_minimum(cuda, platform).minimum
     if minimum is None:
         return None
-    needs_jit = {
-        capability: compat.find_code(release, capability) != "arch-specific" for capability in capabilities
-    }
-    drivers_of_gpus = [
-        max(
-            [
-                minimum,
-                *filter(None, [find_first_driver(compat, HostGpu(capability, capability), platform)]),
-                *(compilation[:1] if compilation is not None and needs_jit[capability] else ()),
-            ],
-            key=versions.parse_numbers,
-        )
-        for capability in capabilities
-        for compilation in [find_jit_driver(compat, release, capability, platform)]
+    drivers = [
+        _raise_min_driver(compat, release, minimum, capability, platform) for capability in capabilities
     ]
-    return min(drivers_of_gpus, default=minimum, key=versions.parse_numbers)
+    return min(drivers, default=minimum, key=versions.parse_numbers)
+
+
+def _raise_min_driver(
+    compat: Compat, release: Release, minimum: str, capability: str, platform: Platform
+) -> str:
+    """Return the driver that also knows a GPU and, if a release needs that for it, compiles its PTX."""
+    drivers = [minimum]
+    if first := find_first_driver(compat, HostGpu(capability, capability), platform):
+        drivers.append(first)
+    compilation = find_jit_driver(compat, release, capability, platform)
+    if compilation is not None and compat.find_code(release, capability) != "arch-specific":
+        drivers.append(compilation[0])
+    return max(drivers, key=versions.parse_numbers)
 
 
 def list_driver_gaps(
