@@ -95,12 +95,10 @@ def _find_superfluous(folder: Path, files: Mapping[str, bytes]) -> list[str]:
     """Return the files in the folder of the user's code that are not among these files."""
     if not any(name.startswith(f"{APP_CONTEXT_FOLDER}/") for name in files):
         return []
-    names = (
-        (Path(parent) / name).relative_to(folder).as_posix()
-        for parent, _, names in os.walk(folder / APP_CONTEXT_FOLDER)
-        for name in names
+    paths = (
+        Path(parent) / name for parent, _, names in os.walk(folder / APP_CONTEXT_FOLDER) for name in names
     )
-    return sorted(name for name in names if name not in files)
+    return sorted({path.relative_to(folder).as_posix() for path in paths} - files.keys())
 
 
 def _find_changed(folder: Path, files: Mapping[str, bytes], display_name: str) -> list[str]:

@@ -192,7 +192,7 @@ def install(
     request, notes = make_install_request(choice, options, folder, uv=uv, index=index, env=env)
     if dry_run:
         return _print_dry_run(request, notes, as_json=as_json, verbose=verbose)
-    if not _is_started(request.folder) and not _confirm(request, yes=yes, quiet=quiet or as_json):
+    if read_record(request.folder) is None and not _confirm(request, yes=yes, quiet=quiet or as_json):
         return ExitCode.FOUND
     result = _make_environment(request, notes, quiet=quiet or as_json, verbose=verbose)
     with open_progress(quiet=quiet or as_json or not ERR.is_terminal, animated=False) as display:
@@ -409,11 +409,6 @@ def _make_environment(
                 "uv cache prune removes them.\n"
             )
         raise
-
-
-def _is_started(folder: Path) -> bool:
-    """Return whether the folder has the record of an installation, finished or not."""
-    return read_record(folder) is not None
 
 
 def _is_unfinished(folder: Path) -> bool:

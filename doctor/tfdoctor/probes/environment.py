@@ -91,7 +91,7 @@ def probe(
     library_path = variables_before.get("LD_LIBRARY_PATH", "")
     reduced_env = drop_working_folder({"LD_LIBRARY_PATH": library_path} if library_path else {})
     if library_path and variables_at_start.get("LD_LIBRARY_PATH") == reduced_env.get("LD_LIBRARY_PATH"):
-        # The child was started without the entries that name the working folder.
+        # The child was started without empty and relative entries.
         variables_at_start = {**variables_at_start, "LD_LIBRARY_PATH": library_path}
         if variables_after.get("LD_LIBRARY_PATH") == reduced_env.get("LD_LIBRARY_PATH"):
             variables_after = {**variables_after, "LD_LIBRARY_PATH": library_path}

@@ -66,6 +66,8 @@ _ENV_FILE_LINE = re.compile(
 """A line of a file that `uv run` reads: a name, and a value in quotes or without."""
 _PYTHON_NAME = re.compile(r"python(?:\d(?:\.\d{1,2})?t?)?(?:\.exe)?\Z", re.IGNORECASE)
 """The file name of a Python interpreter."""
+_SHEBANG = re.compile(r"#!\s*(/\S{1,400})(?:\s+(?:-S\s+)?(\S{1,100}))?")
+"""The program in the first line of a script, and its first argument."""
 
 
 def choose_python(system: System, requested: str | None) -> PythonChoice:
@@ -126,9 +128,7 @@ def find_program_python(system: System, program: str) -> str | None:
     path = _make_absolute(system, path)
     if _PYTHON_NAME.match(posixpath.basename(path)):
         return path
-    shebang = re.match(
-        r"#!\s*(/\S{1,400})(?:\s+(?:-S\s+)?(\S{1,100}))?", load_text(system, path, 1 << 12) or ""
-    )
+    shebang = _SHEBANG.match(load_text(system, path, 1 << 12) or "")
     interpreter = shebang[1] if shebang is not None else ""
     if shebang is not None and shebang[2] and posixpath.basename(interpreter) == "env":
         interpreter = system.which(shebang[2]) or ""
@@ -567,7 +567,7 @@ def _iter_candidates(system: System, choice: PythonChoice, examined_prefix: str)
         yield (path if "/bin/" in path else f"{path}/bin/python"), "the setting of VS Code here"
     jupyter = system.which("jupyter")
     launcher = (load_text(system, jupyter, 1 << 12) or "") if jupyter is not None else ""
-    shebang = re.match(r"#!\s*(/[^\s]{1,400})", launcher)
+    shebang = _SHEBANG.match(launcher)
     if shebang is not None and _PYTHON_NAME.match(posixpath.basename(shebang[1])):
         yield shebang[1], "what `jupyter` starts"
     for name in ENVIRONMENT_NAMES:

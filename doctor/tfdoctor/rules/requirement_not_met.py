@@ -53,9 +53,11 @@ def check(context: RuleContext) -> Result:
     missing_names = ", ".join(
         conflict.package for conflict in conflicts if conflict.installed_version is None
     )
-    sentences = [f"{names}: another version is asked for. The import of TensorFlow works with it."] * bool(
-        names
-    ) + [f"Not installed: {missing_names}. The import of TensorFlow works without it."] * bool(missing_names)
+    sentences = []
+    if names:
+        sentences.append(f"{names}: another version is asked for. The import of TensorFlow works with it.")
+    if missing_names:
+        sentences.append(f"Not installed: {missing_names}. The import of TensorFlow works without it.")
     return [
         RULE.make_finding(
             Cause.PACKAGE_CONFLICT,

@@ -30,6 +30,7 @@ __all__ = ["FORMATTERS", "make_lint_json", "render_lint"]
 
 _COLOUR_CODES = {Severity.ERROR: "31", Severity.WARNING: "33"}
 """The terminal code of the colour of each severity."""
+_QUOTED = re.compile(r"'([^'\n]{1,300})'")
 
 
 def render_lint(result: LintResult, *, width: int = 80, colour: bool = False) -> str:
@@ -148,9 +149,6 @@ def _escape_message(text: str) -> str:
 def _escape_property(text: str) -> str:
     """Escape a text for a property of a GitHub workflow command."""
     return _escape_message(text).replace(":", "%3A").replace(",", "%2C")
-
-
-_QUOTED = re.compile(r"'([^'\n]{1,300})'")
 
 
 def _format_github(result: LintResult, **_options: Any) -> str:
