@@ -102,6 +102,7 @@ def find_driver_refusal(
     )
 
 
+@lru_cache(maxsize=256)
 def find_first_driver(compat: Compat, gpu: HostGpu, platform: Platform = "linux") -> str | None:
     """Return the oldest known driver that is new enough for a GPU; None if every known driver is too old."""
     for driver in reversed(list_known_drivers(compat, platform)):
