@@ -16,7 +16,7 @@ from tfdoctor.core.text import clean_line, join_first
 from tfdoctor.images.folder import make_folder_files
 from tfdoctor.images.write import APP_CONTEXT_FOLDER
 from tfdoctor.render.build import render_build_folder
-from tfdoctor.system.writing import place_file
+from tfdoctor.system.writing import place_file, write_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -144,12 +144,7 @@ def _create_folder(folder: Path, files: Mapping[str, bytes], context: BuildConte
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary_folder = Path(tempfile.mkdtemp(prefix=".tfdoctor-", dir=folder.parent))
     try:
-        for name, content in files.items():
-            path = temporary_folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-            path.chmod(0o755 if name in context.executables else 0o644)
-            os.utime(path, (context.epoch, context.epoch))
+        write_tree(temporary_folder, files, context.executables, epoch=context.epoch)
         temporary_folder.chmod(
             stat.S_IMODE(folder.stat().st_mode) if folder.is_dir() else 0o777 & ~_read_umask()
         )

@@ -21,7 +21,7 @@ from tfdoctor.core.errors import Error, UsageError
 from tfdoctor.core.text import clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 __all__ = [
     "append_line",
@@ -30,6 +30,7 @@ __all__ = [
     "place_file",
     "write_atomically",
     "write_file",
+    "write_tree",
 ]
 
 SCRATCH_PREFIX = "tfdoctor-run-"
@@ -274,3 +275,17 @@ def write_atomically(
         temporary = Path(folder, "bundle")
         create(temporary)
         move_into_place(temporary)
+
+
+def write_tree(folder: Path, files: Mapping[str, bytes], executables: Container[str], *, epoch: int) -> None:
+    """Write files and their parent folders below a new folder.
+
+    `epoch` is the time stamp of the files, in seconds: a container engine reuses a cached step only if equal files have
+    equal times.
+    """
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        path.chmod(0o755 if name in executables else 0o644)
+        os.utime(path, (epoch, epoch))

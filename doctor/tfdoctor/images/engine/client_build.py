@@ -5,7 +5,6 @@ BuildKit mounts secrets and package caches into a step without storing them in a
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from pathlib import Path
@@ -15,9 +14,10 @@ from tfdoctor.core.text import clean, clean_line
 from tfdoctor.images.engine.building import MAX_STEP_LINES, BuildEvent, make_build_error
 from tfdoctor.images.engine.connection import EngineError
 from tfdoctor.system import LiveSystem
+from tfdoctor.system.writing import write_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
+    from collections.abc import Callable
 
     from tfdoctor.images.engine.building import BuildRequest
     from tfdoctor.images.engine.connection import ContainerEngine
@@ -77,7 +77,7 @@ def build_with_client(
         command += ["--no-cache"] if request.no_cache else []
         context = folder / "context"
         files = {**request.files, "Dockerfile": request.dockerfile.encode()}
-        _write_context(context, files, request.executables)
+        write_tree(context, files, request.executables, epoch=0)
         # The client writes its progress to standard error.
         result = LiveSystem().run_streaming(
             ("sh", "-c", 'exec "$@" 2>&1', "sh", *command, str(context)),
@@ -88,16 +88,6 @@ def build_with_client(
         if not result.ok:
             raise reader.make_error(result.describe_outcome())
         return (folder / "id").read_text(encoding="ascii").strip()
-
-
-def _write_context(folder: Path, files: Mapping[str, bytes], executables: Container[str]) -> None:
-    """Write the build context. Equal files get equal times, so that the engine's cache stays valid."""
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        path.chmod(0o755 if name in executables else 0o644)
-        os.utime(path, (0, 0))
 
 
 def _make_client_variables(engine: ContainerEngine) -> dict[str, str]:
