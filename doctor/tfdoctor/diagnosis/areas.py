@@ -172,10 +172,8 @@ def _describe_cuda(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
     toolkit_versions = sorted({toolkit.version for toolkit in facts.toolkits if toolkit.version})
     toolkit_note = f"; toolkit {', '.join(toolkit_versions)} is installed" if toolkit_versions else ""
     if build is None or not build.has_gpu_code:
-        return Status.UNKNOWN, (
-            f"not needed by this TensorFlow{toolkit_note}",
-            "not needed by this TensorFlow",
-        )
+        no_need = _describe_no_need(build)
+        return Status.UNKNOWN, (f"{no_need}{toolkit_note}", no_need)
     required = [name for name in build.required_libraries if not name.startswith("libcudnn")]
     if not required or not isinstance(facts.loader, Known):
         return (
