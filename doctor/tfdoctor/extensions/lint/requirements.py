@@ -19,12 +19,15 @@ from tfdoctor.extensions.lint.containers import make_problem
 from tfdoctor.extensions.lint.notebooks import list_code_cells
 from tfdoctor.images.analysis import check_dockerfile
 from tfdoctor.images.checks import no_such_release, requirements_conflict
+from tfdoctor.images.read.compose import find_node
 from tfdoctor.images.read.installs import iter_requirement_lines, parse_pip_call
 from tfdoctor.images.read.shell import parse_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from yaml.nodes import Node
 
     from tfdoctor.extensions.lint.models import LintProblem
 
@@ -169,13 +172,9 @@ def _blank_lines_for_some_pythons(text: str) -> str:
     return "\n".join(lines)
 
 
-def _list_items(node: object, key: str) -> list[object]:
+def _list_items(node: Node | None, key: str) -> list[Node]:
     """Return the items of the list that a YAML mapping has under a key, or [] if there is none."""
     import yaml
 
-    if not isinstance(node, yaml.MappingNode):
-        return []
-    value = next(
-        (value for name, value in node.value if isinstance(name, yaml.ScalarNode) and name.value == key), None
-    )
+    value = find_node(node, key)
     return value.value if isinstance(value, yaml.SequenceNode) else []

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ContainerStart",
     "StartFileError",
+    "find_node",
     "is_compose_file",
     "is_devcontainer_file",
     "parse_devcontainer",
@@ -121,7 +122,7 @@ def parse_services(text: str, file: str) -> list[ContainerStart]:
 
     try:
         document = yaml.compose(text, Loader=yaml.BaseLoader)
-        entries = list(_iter_entries(_find_node(document, "services")))
+        entries = list(_iter_entries(find_node(document, "services")))
         starts = [_parse_service(name, node, file) for name, node in entries]
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
@@ -157,7 +158,7 @@ def _iter_entries(node: Node | None, depth: int = 0) -> Iterator[tuple[str, Node
                         yield name, inner
 
 
-def _find_node(node: Node | None, *names: str) -> Node | None:
+def find_node(node: Node | None, *names: str) -> Node | None:
     """Return the node below nested keys, or None if it is missing."""
     for name in names:
         node = next((value for key, value in _iter_entries(node) if key == name), None)
@@ -205,28 +206,28 @@ def _parse_environment(node: Node | None) -> dict[str, str]:
 
 def _parse_service(name: str, node: Node, file: str) -> ContainerStart:
     """Return how the container of a service is started."""
-    build = _find_node(node, "build")
-    context = _parse_text(build) or _parse_text(_find_node(build, "context")) or "."
+    build = find_node(node, "build")
+    context = _parse_text(build) or _parse_text(find_node(build, "context")) or "."
     dockerfile = None
-    dockerfile_text = _parse_text(_find_node(build, "dockerfile_inline"))
+    dockerfile_text = _parse_text(find_node(build, "dockerfile_inline"))
     if build is not None and dockerfile_text is None:
-        dockerfile = f"{context.rstrip('/')}/{_parse_text(_find_node(build, 'dockerfile')) or 'Dockerfile'}"
+        dockerfile = f"{context.rstrip('/')}/{_parse_text(find_node(build, 'dockerfile')) or 'Dockerfile'}"
     return ContainerStart(
         name=name,
         file=file,
         line=node.start_mark.line + 1,
-        image=_parse_text(_find_node(node, "image")) if build is None else None,
+        image=_parse_text(find_node(node, "image")) if build is None else None,
         dockerfile=dockerfile,
         dockerfile_text=dockerfile_text,
         build_context=context,
-        target_stage=_parse_text(_find_node(build, "target")),
-        build_arguments=_parse_environment(_find_node(build, "args")),
+        target_stage=_parse_text(find_node(build, "target")),
+        build_arguments=_parse_environment(find_node(build, "args")),
         has_gpu=_has_gpu(node),
-        environment=_parse_environment(_find_node(node, "environment")),
+        environment=_parse_environment(find_node(node, "environment")),
         gpu_problem=_explain_gpu_request(node),
         program=_find_program(node),
         gpu_setting="NVIDIA_VISIBLE_DEVICES: all"
-        if _parse_text(_find_node(node, "runtime")) == "nvidia"
+        if _parse_text(find_node(node, "runtime")) == "nvidia"
         else "deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}",
     )
 
@@ -235,11 +236,11 @@ def _explain_gpu_request(node: Node) -> str:
     """Return why a service's request for a GPU has no effect; "" if it has none, or if nothing is wrong with it."""
     import yaml
 
-    if _parse_text(_find_node(node, "runtime")) == "nvidia":
+    if _parse_text(find_node(node, "runtime")) == "nvidia":
         return "NVIDIA_VISIBLE_DEVICES of its environment asks for none"
-    devices = _find_node(node, "deploy", "resources", "reservations", "devices")
+    devices = find_node(node, "deploy", "resources", "reservations", "devices")
     for entry in devices.value[:1000] if isinstance(devices, yaml.SequenceNode) else ():
-        if _parse_text(_find_node(entry, "driver")) == "nvidia" and _find_node(entry, "capabilities") is None:
+        if _parse_text(find_node(entry, "driver")) == "nvidia" and find_node(entry, "capabilities") is None:
             return "its entry of `devices` lacks `capabilities: [gpu]`, which Compose requires"
     return ""
 
@@ -247,7 +248,7 @@ def _explain_gpu_request(node: Node) -> str:
 def _find_program(node: Node) -> str:
     """Return the name of the program in a service's entrypoint or command; "" if it is not known."""
     for key in ("entrypoint", "command"):
-        words = " ".join(_parse_texts(_find_node(node, key))).split()
+        words = " ".join(_parse_texts(find_node(node, key))).split()
         if words:
             return words[0].rpartition("/")[2]
     return ""
@@ -257,22 +258,22 @@ def _has_gpu(node: Node) -> bool | None:
     """Return whether a service gets a GPU, or None if that depends on a service that it extends."""
     import yaml
 
-    devices = _find_node(node, "deploy", "resources", "reservations", "devices")
+    devices = find_node(node, "deploy", "resources", "reservations", "devices")
     if isinstance(devices, yaml.SequenceNode):
         for entry in devices.value[:1000]:
-            if {"gpu", "nvidia"} & {*_parse_texts(_find_node(entry, "capabilities"))}:
-                return _parse_text(_find_node(entry, "count")) != "0"
-    if _find_node(node, "gpus") is not None:
+            if {"gpu", "nvidia"} & {*_parse_texts(find_node(entry, "capabilities"))}:
+                return _parse_text(find_node(entry, "count")) != "0"
+    if find_node(node, "gpus") is not None:
         return True
-    if _parse_text(_find_node(node, "runtime")) == "nvidia":
-        return _parse_environment(_find_node(node, "environment")).get("NVIDIA_VISIBLE_DEVICES") not in (
+    if _parse_text(find_node(node, "runtime")) == "nvidia":
+        return _parse_environment(find_node(node, "environment")).get("NVIDIA_VISIBLE_DEVICES") not in (
             "",
             "none",
             "void",
         )
-    if any("nvidia.com/gpu=" in entry for entry in _parse_texts(_find_node(node, "devices"))):
+    if any("nvidia.com/gpu=" in entry for entry in _parse_texts(find_node(node, "devices"))):
         return True
-    return None if _find_node(node, "extends") is not None else False
+    return None if find_node(node, "extends") is not None else False
 
 
 # ---------------------------------------------------------------- pods
@@ -314,7 +315,7 @@ def _parse_container(node: Node, file: str) -> ContainerStart | None:
     limits, requests = (
         {
             name: text
-            for name, value in _iter_entries(_find_node(node, "resources", key))
+            for name, value in _iter_entries(find_node(node, "resources", key))
             if _GPU_RESOURCE.fullmatch(name) and (text := _parse_text(value)) not in (None, "0")
         }
         for key in ("limits", "requests")
@@ -330,16 +331,16 @@ def _parse_container(node: Node, file: str) -> ContainerStart | None:
             problem = f"{name} is in `requests` and not in `limits`, which Kubernetes refuses"
         elif value != limits[name]:
             problem = f"`requests` and `limits` differ for {name}, which Kubernetes refuses"
-    variables = _find_node(node, "env")
+    variables = find_node(node, "env")
     pairs = [
-        (_parse_text(_find_node(item, "name")), _parse_text(_find_node(item, "value")))
+        (_parse_text(find_node(item, "name")), _parse_text(find_node(item, "value")))
         for item in (variables.value[:1000] if isinstance(variables, yaml.SequenceNode) else ())
     ]
     return ContainerStart(
-        name=_parse_text(_find_node(node, "name")) or "?",
+        name=_parse_text(find_node(node, "name")) or "?",
         file=file,
         line=node.start_mark.line + 1,
-        image=_parse_text(_find_node(node, "image")),
+        image=_parse_text(find_node(node, "image")),
         has_gpu=not problem,
         environment={name: value for name, value in pairs if name is not None and value is not None},
         gpu_problem=problem,
