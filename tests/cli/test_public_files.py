@@ -287,9 +287,9 @@ version: "3.8"
 services:
   worker:
     image: tensorflow/tensorflow:2.14.0-gpu
-    command: ["python", "/work/train.py", "--epochs", "10"]
+    command: ["python", "/app/train.py", "--epochs", "10"]
     volumes:
-      - .:/work
+      - .:/app
 """,
         },
     ),
