@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -57,6 +58,29 @@ def test_first_remedy_is_that_of_check(tmp_path: Path, standin_cache: Path) -> N
         assert command in screen.partition(" Do ")[2].partition(" Or ")[0], screen
         assert "machine that wrote this log" not in screen
     assert f"--python {fake.python}" not in run_program(fake, ("cat",), SKIPPED), "cat is not a Python"
+
+
+@needs_compiler
+def test_python_below_a_shell(tmp_path: Path, standin_cache: Path) -> None:
+    """The Python is that of the process which loaded TensorFlow, and the variables are those that the shell set."""
+    fake = make(tmp_path, standin_cache, "2.21.0")
+    library = next((fake.site / "tensorflow").rglob("libtensorflow*.so*"))
+    code = (
+        f"import ctypes, sys, time; ctypes.CDLL({str(library)!r}); time.sleep(2); "
+        "sys.stderr.write(open(sys.argv[1]).read())"
+    )
+    shell = (
+        "sh",
+        "-c",
+        'HIDDEN=$1; [ -z "$HIDDEN" ] || export CUDA_VISIBLE_DEVICES=-1; "$2" -c "$3" "$4"; true',
+        "sh",
+    )
+    screen = run_program(fake, (*shell, "", str(fake.python), code), SKIPPED)
+    assert re.search(rf"tfdoctor fix --python {re.escape(str(fake.python))}", screen.partition(" Do ")[2]), (
+        screen
+    )
+    screen = run_program(fake, (*shell, "yes", str(fake.python), code), NO_DEVICE)
+    assert "[TFD601]" in screen.partition(" Why ")[0], screen
 
 
 @needs_compiler

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tfdoctor.logs.report import LogReport
     from tfdoctor.verification.running.log_worker import LogWorker
     from tfdoctor.verification.running.passthrough import Passthrough
+    from tfdoctor.verification.running.python_watch import PythonWatch
 
 NOT_EXECUTABLE_STATUS, NOT_FOUND_STATUS = 126, 127
 """The exit statuses that shells, `env` and `nohup` use if a program cannot be started."""
@@ -73,6 +74,7 @@ def run(
         )
     from tfdoctor.verification.running.log_worker import LogWorker
     from tfdoctor.verification.running.passthrough import Passthrough, hold_signals
+    from tfdoctor.verification.running.python_watch import PythonWatch
 
     replace_unusable_streams()
     environment, placement_notes = (
@@ -84,11 +86,15 @@ def run(
     with signals.use_default_signals(), hold_signals() as signal_mask:
         log_worker = LogWorker(with_placement=placement)
         program = Passthrough(words, environment, signal_mask, log_worker.queue_output)
+        watch = PythonWatch(
+            {name: os.environ.get(name) for name in environment if environment[name] != os.environ.get(name)}
+        )
         try:
             program.start()
         except OSError as error:
             log_worker.kill()
             return _report_start_failure(words[0], error)
+        watch.start()
 
         def receive_message() -> bool:
             message = log_worker.receive()
@@ -97,6 +103,7 @@ def run(
             return message is not None
 
         status = program.wait({log_worker.answer_pipe: receive_message}, log_worker.flush)
+        watch.stop()
     has_finding = False
     try:
         has_finding = _write_report(
@@ -104,6 +111,7 @@ def run(
             status,
             program,
             log_worker,
+            watch,
             fail_on,
             loader_notes=loader_notes,
             placement_notes=placement_notes,
@@ -146,6 +154,7 @@ def _write_report(
     status: int,
     program: Passthrough,
     log_worker: LogWorker,
+    watch: PythonWatch,
     fail_on: FailOn,
     *,
     loader_notes: Sequence[str],
@@ -164,7 +173,7 @@ def _write_report(
     result = log_worker.wait_for_answer()
     report = result.report if result is not None else None
     if result is not None and result.is_tensorflow_log and result.report.root_finding is not None:
-        report = _add_machine_facts(command_line[0], result.report)
+        report = _add_machine_facts(command_line[0], watch, result.report)
     text = render_run(
         command_line,
         status,
@@ -187,10 +196,11 @@ def _write_report(
     return fail_on.is_reached((*report.findings, *placement_findings))
 
 
-def _add_machine_facts(program: str, report: LogReport) -> LogReport:
+def _add_machine_facts(program: str, watch: PythonWatch, report: LogReport) -> LogReport:
     """Return the report with what `check` finds on this machine and in the Python of the program.
 
-    The report is unchanged if the program is no Python, or if the machine cannot be examined.
+    That Python is the program, or the process below it that loaded TensorFlow. The report is unchanged if there is
+    neither, or if the machine cannot be examined.
     """
     from tfdoctor.compat import Compat
     from tfdoctor.diagnosis import examine, find_program_python, make_live_system
@@ -199,11 +209,13 @@ def _add_machine_facts(program: str, report: LogReport) -> LogReport:
 
     system = make_live_system(None)
     try:
-        python = find_program_python(system, program)
+        python, env = find_program_python(system, program), None
+        if python is None:
+            python, env = watch.python, watch.env
         if python is None:
             return report
         compat = Compat.load()
-        system = make_live_system(python)
+        system = make_live_system(python, env)
         machine_report = examine(system, compat, python=python)
         offer = find_fix_offer(machine_report, system)
     except (Error, OSError):
