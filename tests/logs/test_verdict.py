@@ -590,6 +590,18 @@ def test_missing_attribute_is_explained(log: str, title: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "error", ["ops.DataError: bad shape", "Segmentation fault (core dumped)", "ERROR: it failed"]
+)
+def test_unknown_error_is_quoted(error: str) -> None:
+    report = make_report(f"ValueError: an earlier one\n{error}\nbye\n")
+    assert report.cause is Cause.INCONCLUSIVE
+    assert report.root_finding is not None
+    assert [item.text for item in report.root_finding.evidence] == [error]
+    assert "does not know the last error" in report.root_finding.explanation
+    assert make_report(f"{error}\n{GPU}").cause is Cause.HEALTHY
+
+
+@pytest.mark.parametrize(
     ("line", "title"),
     [
         ("error: externally-managed-environment", "pip installs nothing"),

@@ -357,8 +357,11 @@ def _find_required_driver(context: LogContext) -> str | None:
 
 
 def _make_stub_remedy(context: LogContext) -> Remedy:
-    """Return the remedy that removes the stubs from LD_LIBRARY_PATH, with a command if possible."""
-    text = "Remove the folder `stubs` from LD_LIBRARY_PATH; in a container, start it with GPUs."
+    """Return the remedy that removes the stubs from the folders that are searched, with a command if possible."""
+    text = (
+        "Remove the folder `stubs` from LD_LIBRARY_PATH (or from /etc/ld.so.conf.d, then `ldconfig`); in a container, "
+        "start it with GPUs."
+    )
     folders = _list_search_path(context)
     remaining = [folder for folder in folders if not folder.endswith("/stubs")]
     if remaining == folders:

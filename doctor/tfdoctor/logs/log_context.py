@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -32,6 +33,8 @@ __all__ = ["LIBRARY_CAUSES", "Decision", "LogContext"]
 LIBRARY_CAUSES = (Cause.LIBS_WRONG_VERSION, Cause.LIBS_NOT_INSTALLED, Cause.LIBS_NOT_ON_PATH)
 REGISTRATION_LIBRARIES = frozenset({"cudart", "cublas", "cufft", "cusolver", "cusparse", "cudnn"})
 """Libraries that TensorFlow 1.14 and later open before they register a GPU."""
+_HIDES_ALL = re.compile(r"|-1|[Nn]one|NoDevFiles|\$0|(?:cuda|gpu):?\d+", re.IGNORECASE)
+"""Values of CUDA_VISIBLE_DEVICES that hide every GPU. In a shell, $0 is the name of the shell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +199,7 @@ class LogContext:
             # NVIDIA_VISIBLE_DEVICES selects the GPUs of a container, not of a process
             if value is None or event.text.lstrip("# $").startswith("NVIDIA"):
                 continue
-            if value.strip("\"'") in ("", "-1", "none", "None", "NoDevFiles"):
+            if _HIDES_ALL.fullmatch(value.strip("\"'")):
                 return event
         return None
 

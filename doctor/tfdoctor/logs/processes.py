@@ -80,6 +80,8 @@ _UNSPECIFIC_SIGNATURES = frozenset(
             "file-damaged",
             "python-broken",
             "tensorflow-absent",
+            "any-error",
+            "stub-folder",
         ),
     }
 )

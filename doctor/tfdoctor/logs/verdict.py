@@ -46,6 +46,7 @@ DETECTORS: tuple[Callable[[LogContext], Decision | None], ...] = (
     gpu.detect_healthy,
     python_import.detect_api_mismatch,
     python_import.detect_python_message,
+    python_import.detect_unknown_error,
 )
 """The detectors, in the order in which they are called."""
 

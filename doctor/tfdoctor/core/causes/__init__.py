@@ -154,7 +154,7 @@ class Cause(str, enum.Enum):
     STUB_LIBCUDA = CauseData(
         "stub-libcuda",
         "The CUDA toolkit's stub, which is for linking only, is found in place of the driver's libcuda (CUDA error "
-        "34).",
+        "34, or -1 before CUDA 11).",
         finding_title="A stub is loaded in place of the driver's libcuda",
         finding_code="TFD107",
         allows_registration=False,

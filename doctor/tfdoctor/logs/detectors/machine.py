@@ -249,7 +249,8 @@ def detect_driver(context: LogContext) -> Decision | None:
     if codes == NOT_INITIALIZED_CODES and context.registration_event is not None:
         return None
     evidence = context.list_evidence(
-        "cuinit", "driver-mismatch", "kernel-driver-missing", "device-node-missing", "stub-version"
+        *("cuinit", "driver-mismatch", "kernel-driver-missing", "device-node-missing"),
+        *("stub-version", "stub-folder"),
     )
     if context.hiding_event is not None:
         evidence = (*evidence, context.hiding_event)
@@ -274,7 +275,7 @@ def _choose_cuinit_cause(context: LogContext, codes: set[str]) -> tuple[Cause, t
         return Cause.DRIVER_TOO_OLD, ()
     lacks_kernel_module = log.has("kernel-driver-missing") or _has_smi_failure(context)
     lacks_node = log.has("device-node-missing")
-    if log.has("stub-version"):
+    if log.has("stub-version") or (codes & STUB_CODES and log.has("stub-folder")):
         return Cause.STUB_LIBCUDA, (Cause.CONTAINER_NO_GPU,)
     if codes & STUB_CODES:
         if lacks_node or lacks_kernel_module or context.is_in_container():

@@ -119,6 +119,14 @@ def detect_python_message(context: LogContext) -> Decision | None:
     return None
 
 
+def detect_unknown_error(context: LogContext) -> Decision | None:
+    """Return an inconclusive decision with the last error of the program, which no other signature explains."""
+    event = context.log.find_last("any-error")
+    if event is None:
+        return None
+    return Decision(Cause.INCONCLUSIVE, (event,), note="tfdoctor does not know the last error in it.")
+
+
 def _detect_named_file(context: LogContext) -> Decision | None:
     """Return the cause if the error names TensorFlow, or a file of TensorFlow or of a GPU library."""
     for event in context.log.list_events("module-shadowed"):
