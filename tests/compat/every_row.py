@@ -21,7 +21,7 @@ def for_each(
                     check(row)
                 except AssertionError as error:
                     offenders.append(f"{describe(row)}: {error}")
-            assert not offenders
+            assert not offenders, "\n".join(offenders)
 
         test.__name__, test.__doc__ = check.__name__, check.__doc__
         return test

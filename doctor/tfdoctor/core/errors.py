@@ -1,4 +1,4 @@
-"""Exceptions that users see, and the exit codes of all commands (see CONTRIBUTING.md).
+"""Exceptions that users see, and the exit codes of all commands (see docs/maintaining.md).
 
 An `Error` contains a sentence about the problem, and may contain a hint about what to do next. Any other exception that
 reaches the user is a bug in tfdoctor.

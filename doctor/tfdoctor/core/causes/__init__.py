@@ -8,7 +8,7 @@ An entry has:
 * the causes that follow from it;
 * the remedies if only a log is available.
 
-To add a cause, add an entry here (see CONTRIBUTING.md). Details of a check's findings belong in the check.
+To add a cause, add an entry here (see docs/maintaining.md). Details of a check's findings belong in the check.
 """
 
 from __future__ import annotations
