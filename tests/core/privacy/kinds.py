@@ -97,6 +97,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "password in a dict": ("{{'passwd': '{0}'}}", "hunter2Zq7"),
     "quoted password": ('password = "{0}"', "two words Zq7"),
     "single-quoted password": ("passphrase: '{0}'", "correct horse Zq7"),
+    "passphrase of words": ("passphrase: {0}", "jRaLLm o6aKtfo words"),
     "escaped json": ('{{\\"secret\\":\\"{0}\\"}}', "hunter2Zq7"),
     "password option": ("tool --password {0} --x", "hunter2Zq7"),
     "token option": ("jupyter lab --NotebookApp.token={0}", _HEX),

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from extensions.fleet.made import answer, gather_results, with_value
 from tfdoctor.core.causes.codes import FLEET_CODES
 from tfdoctor.core.findings import Severity
+from tfdoctor.core.privacy.redactor import Redactor
 from tfdoctor.extensions.fleet.aggregation import GatheredResults
 from tfdoctor.extensions.fleet.analysis import evaluate_fleet
 from tfdoctor.extensions.fleet.codes import FLEET_PAGES
 from tfdoctor.extensions.fleet.html import make_fleet_html
-from tfdoctor.extensions.fleet.render import make_fleet_json, render_fleet
+from tfdoctor.extensions.fleet.render import make_fleet_json, redact_fleet, render_fleet
 from tfdoctor.extensions.fleet.results import UnusableResultError, parse_result
 
 SCHEMA = json.loads(
@@ -227,6 +228,20 @@ def test_verdict_is_the_same_in_all_outputs(
     assert message in page
     assert f" {word} " in screen.partition("such as")[2]
     assert word in page
+
+
+def test_address_in_the_path_of_an_environment_is_redacted() -> None:
+    paths = ["/net/192.168.7.9/env", "/net/192.168.7.8/env", "/srv/env"]
+    answers = {
+        str(number): with_value(answer(HEALTHY), "python", "environment", path)
+        for number, path in enumerate(paths)
+    }
+    answers["3"] = with_value(answer(HEALTHY), "libraries", "libcudnn.so", "9.1.0.70")
+    published = redact_fleet(evaluate_fleet("ssh", gather_results(answers)), Redactor())
+    text = json.dumps(make_fleet_json(published)) + make_fleet_html(published).decode()
+    assert "192.168" not in text
+    assert "/srv/env" in text
+    assert "9.1.0.70" in text
 
 
 INVALID_RESULTS: list[Any] = [

@@ -351,6 +351,7 @@ CLIENT_PASSWORDS = (
     re.compile(r"(\b[Pp]ass)(:[ \t]{1,3})((?=\S{0,100}\d)(?=\S{0,100}[A-Za-z])[^\s\"',;}]{8,200})"),
     re.compile(rf"(?i)(--?[\w-]{{0,40}}key)([ \t]{{1,3}}[\"']?|[\"'],[ \t]?[\"'])({_LETTERS_AND_DIGITS})"),
     re.compile(rf"(?i)([\"'](?:--?[\w-]{{0,30}})?{_KEYWORD})([\"'],[ \t]?[\"'])([^\"'\n]{{3,2000}})"),
+    re.compile(r"(?i)(\bpass[ _-]?phrase)([\"']?[ \t]{0,2}[=:][ \t]{1,2}[\"']?)([^\n\"']{3,200})"),
     # echo X | docker login --password-stdin
     re.compile(
         r"(\becho)([ \t]{1,3}[\"']?)([^\s\"'|]{3,500})"

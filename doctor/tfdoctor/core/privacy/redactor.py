@@ -73,8 +73,10 @@ class Redactor:
     # ------------------------------------------------------------ learning
 
     def learn_version(self, text: str) -> None:
-        """Remember the versions in a text, so that they are not taken for addresses in any text."""
-        self._versions.update(patterns.IPV4.findall(text))
+        """Remember the versions in a text, so that they are not taken for addresses in any text. Paths have none."""
+        for word in text.split():
+            if "/" not in word:
+                self._versions.update(patterns.IPV4.findall(word))
 
     def exempt(self, value: str) -> None:
         """Exempt a text from replacement that looks like an identifier but is not one."""
