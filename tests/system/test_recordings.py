@@ -72,6 +72,7 @@ def make_recording(files: dict[str, bytes] | None = None, **tables: Any) -> bund
         ("errors", ["read", True, "x"]),
         ("errors", ["list", 13, None]),
         ("errors", {"read": 13}),
+        ("files", "\ud800"),
     ],
 )
 def test_invalid_entry_is_refused(table: str, value: Any) -> None:

@@ -24,6 +24,7 @@ from __future__ import annotations
 import errno
 import json
 import posixpath
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,9 @@ def _is_command(value: Any) -> bool:
     )
 
 
+_OTHER_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
+
 def _is_error(value: Any) -> bool:
     return (
         isinstance(value, list)
@@ -111,7 +115,9 @@ def _is_error(value: Any) -> bool:
 
 
 TABLE_VALIDATORS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("env", "files", "links", "platform", "stored"), lambda value: isinstance(value, str)),
+    **dict.fromkeys(("env", "links", "platform", "stored"), lambda value: isinstance(value, str)),
+    # Bytes that are not UTF-8 are lone surrogates from U+DC80 to U+DCFF. Others are no bytes of a file.
+    "files": lambda value: isinstance(value, str) and _OTHER_SURROGATE.search(value) is None,
     **dict.fromkeys(("exists", "folders"), lambda value: isinstance(value, bool)),
     **dict.fromkeys(("directories", "listings", "unresolved"), _is_text_list),
     "which": lambda value: value is None or isinstance(value, str),
