@@ -47,6 +47,15 @@ def test_file_has_the_output(tfdoctor: Tfdoctor, tmp_path: Path, words: tuple[st
     assert tfdoctor(*words, "-o", "-").out == printed.out
 
 
+@pytest.mark.parametrize("words", [("diagnose", "train.log"), ("matrix", "2.20")], ids=" ".join)
+def test_two_options_do_not_write_one_file(
+    tfdoctor: Tfdoctor, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    result = tfdoctor(*words, "-o", "page", "--html", str(tmp_path / "page"), "--force")
+    assert (result.status, "also the file of another option" in result.err) == (2, True)
+    assert not (tmp_path / "page").exists()
+
+
 @pytest.mark.parametrize("words", [("diagnose", "train.log"), ("lint", "train.py")], ids=" ".join)
 def test_input_is_not_replaced(tfdoctor: Tfdoctor, tmp_path: Path, words: tuple[str, ...]) -> None:
     before = (tmp_path / words[-1]).read_text()

@@ -102,7 +102,7 @@ def diagnose(
     output_format = choose_format(output_format, as_json=as_json)
     as_json, as_markdown = output_format is Format.json, output_format is Format.markdown
     log_names = select_logs(files or (), "diagnose")
-    check_output(output, force=force, input_paths=log_names)
+    check_output(output, force=force, input_paths=log_names, other_outputs=(html, svg))
     if placement:
         from tfdoctor.cli.placement import diagnose_placement
 

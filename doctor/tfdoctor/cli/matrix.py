@@ -114,7 +114,7 @@ def matrix(
     tf = tf if release is None else release
     output_format = choose_format(output_format, as_json=as_json)
     as_json, as_markdown = output_format is Format.json, output_format is Format.markdown
-    check_output(output, force=force)
+    check_output(output, force=force, other_outputs=(html,))
     if list_gpus:
         with redirect_output(output, force=force):
             return _print_gpus(as_json=as_json)

@@ -7,6 +7,8 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfdoctor.core.errors import UsageError
+from tfdoctor.core.text import clean_line
 from tfdoctor.system.writing import check_output_file, write_file
 
 if TYPE_CHECKING:
@@ -17,10 +19,23 @@ __all__ = ["check_output", "redirect_output"]
 STDOUT_PATH = Path("-")
 
 
-def check_output(output: Path | None, *, force: bool, input_paths: Iterable[Path | str | None] = ()) -> None:
-    """Raise UsageError or Error if the file of `-o` cannot be written. None and `-` are standard output."""
-    if output is not None and output != STDOUT_PATH:
-        check_output_file(output, force=force, input_paths=input_paths)
+def check_output(
+    output: Path | None,
+    *,
+    force: bool,
+    input_paths: Iterable[Path | str | None] = (),
+    other_outputs: Iterable[Path | None] = (),
+) -> None:
+    """Raise UsageError or Error if the file of `-o` cannot be written. None and `-` are standard output.
+
+    `other_outputs` are the files of other options, which must be different ones.
+    """
+    if output is None or output == STDOUT_PATH:
+        return
+    check_output_file(output, force=force, input_paths=input_paths)
+    if any(other is not None and other.resolve() == output.resolve() for other in other_outputs):
+        message = f"-o: {clean_line(str(output))} is also the file of another option."
+        raise UsageError(message, hint="Name another place.")
 
 
 @contextlib.contextmanager
