@@ -104,3 +104,22 @@ def test_tfdoctor_starts_with_a_broken_libz(tmp_path: Path) -> None:
     facts = json.loads(result.stdout)["facts"]
     assert facts["environment"]["variables"]["LD_LIBRARY_PATH"] == str(tmp_path)
     assert str(library) in facts["python"]["known"]["carried"]
+
+
+def test_help_without_docstrings(tmp_path: Path) -> None:
+    """PYTHONOPTIMIZE=2, which some images set, leaves the docstrings out; they are the help and the pages of `explain`."""
+    for arguments in (["check", "--help"], ["explain", "TFD101"], ["--help"]):
+        screens = [
+            subprocess.run(
+                [sys.executable, "-m", "tfdoctor", *arguments],
+                env={**os.environ, "PYTHONOPTIMIZE": level},
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=True,
+            ).stdout
+            for level in ("", "2")
+        ]
+        assert screens[0] == screens[1]
+        assert len(screens[0]) > 500

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from tfdoctor.cli.commands import CORE_COMMANDS, list_commands, list_groups, load_command, load_subcommands
+from tfdoctor.core.docstrings import read_docstring
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.text import clean_line
 
@@ -80,7 +81,7 @@ def _add_command(app: Any, path: str, function: Any, summary: str) -> None:
 
     Its help is `summary`, the docstring without its first line, and the examples.
     """
-    details = inspect.cleandoc(function.__doc__).partition("\n\n")[2]
+    details = read_docstring(function).partition("\n\n")[2]
     examples = "\n".join(f"  {example}" for example in function.examples)
     app.command(
         path.rpartition(" ")[2],
@@ -150,7 +151,7 @@ class _Group(TyperGroup):
     def format_help_text(self, _ctx: Any, formatter: Any) -> None:
         """Write the text directly below the usage, without an empty line, so that the help fits in 24 lines."""
         with formatter.indentation():
-            formatter.write_text(inspect.cleandoc(main.__doc__ or ""))
+            formatter.write_text(read_docstring(main))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)

@@ -17,6 +17,7 @@ from tfdoctor.core.causes.codes import (
     LINT_CODES,
     MEMORY,
 )
+from tfdoctor.core.docstrings import read_docstring
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.findings import Cause
 from tfdoctor.diagnosis.questions import find_question
@@ -248,7 +249,7 @@ def choose_next_command(explanation: Explanation) -> str:
 
 def make_rule_entry(rule: DocumentedRule, next_command: str = "tfdoctor check") -> RuleEntry:
     """Return the entry for a rule, with the documentation from the docstring of its module."""
-    text = sys.modules[rule.check.__module__].__doc__ or ""
+    text = read_docstring(sys.modules[rule.check.__module__])
     return RuleEntry(
         code=rule.code,
         name=rule.name,

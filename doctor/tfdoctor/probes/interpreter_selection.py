@@ -298,7 +298,10 @@ def _choose_in_folder(system: System, requested: str, path: str) -> PythonChoice
         return PythonChoice(python, requested, "from --python")
     unusable_environment = diagnose_environment(system, PYTHON_OPTION, path)
     if unusable_environment.problem == "closed":
-        message = f"--python: {clean_line(requested)} may not be looked into by this user."
+        message = (
+            f"--python: {clean_line(requested)}, or the folder that its Python leads to, may not be looked into by "
+            "this user."
+        )
         raise UsageError(message, hint="Run tfdoctor as the user whose environment it is.")
     if unusable_environment.problem == "base-gone":
         return PythonChoice(f"{path}/bin/python", requested, "from --python", (unusable_environment,))

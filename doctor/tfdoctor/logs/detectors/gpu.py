@@ -372,7 +372,9 @@ def detect_memory(context: LogContext) -> Decision | None:
         events = context.list_evidence("device-created", "cublas-init", "cudnn-init")
         return Decision(Cause.GPU_BUSY_OTHER_PROCESS, events, (Cause.OOM, Cause.CUBLAS_INIT_FAILED))
     if failed_events and all("bytes on host" in event.text for event in failed_events):
-        return Decision(Cause.OOM, tuple(failed_events[:4]), title="The machine's memory ran out, not the GPU's")
+        return Decision(
+            Cause.OOM, tuple(failed_events[:4]), title="The machine's memory ran out, not the GPU's"
+        )
     if failed_events:
         return Decision(Cause.OOM, tuple(failed_events[:4]), (Cause.GPU_BUSY_OTHER_PROCESS,))
     return None
