@@ -13,7 +13,7 @@ import pytest
 
 from cli.planner import call_tfdoctor
 from tfdoctor.cli.commands import HELP_GROUPS, UNLISTED_COMMANDS, list_commands
-from tfdoctor.cli.main import _normalize_arguments, iter_commands, make_command_group
+from tfdoctor.cli.main import OPTION_GROUPS, _normalize_arguments, iter_commands, make_command_group
 
 LIST_MODULES_PROGRAM = (
     "import sys; from tfdoctor.cli.startup import run; sys.argv = ['tfdoctor', *{words!r}]\n"
@@ -257,3 +257,22 @@ def test_misplaced_option_hint(words: list[str], hint: str) -> None:
     result = call_tfdoctor(*words)
     assert result.status == 2
     assert hint in (result.json["error"]["hint"] if "--json" in words else result.err)
+
+
+def test_long_help_has_groups() -> None:
+    """What a newcomer needs comes first; every option is listed once, and none as Click prints its limits."""
+    listed = [name for names in OPTION_GROUPS.values() for name in names]
+    assert len(listed) == len(set(listed))
+    all_names = set()
+    for path, command in iter_commands(make_command_group()):
+        shown = [param for param in command.params if not getattr(param, "hidden", False)]
+        names = {name for param in shown for name in param.opts} | {"--help"}
+        all_names |= names
+        out = run_tfdoctor(*path.split(), "--help")[1].partition("\nOptions:")[2]
+        assert "<=x" not in out, path
+        assert "[default" not in out, path
+        for name in (name for name in names if name.startswith("--")):
+            assert len(re.findall(rf"^  (?:-\w, )?{name}(?![\w-])", out, re.MULTILINE)) == 1, (path, name)
+        main_options = out.partition("\n\n")[0]
+        assert 0 < len(re.findall("^  -", main_options, re.MULTILINE)) <= 13, path
+    assert set(listed) <= all_names

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import shlex
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from tfdoctor.cli.commands import CORE_COMMANDS, list_commands, list_groups, load_command, load_subcommands
 from tfdoctor.core.docstrings import read_docstring
@@ -39,6 +40,44 @@ HELP_FOOTER = """\
 Examples: tfdoctor check · tfdoctor diagnose train.log · tfdoctor install
 Options:  -h, --help · -V, --version · --color auto|always|never · --debug
 """
+MIN_GROUPED_OPTIONS = 12
+"""From this number of options on, the help of a command shows them in groups."""
+MAIN_OPTIONS = "Options"
+"""The title of the first group: what a newcomer needs. It has all options that OPTION_GROUPS does not name."""
+OPTION_GROUPS = {
+    "Machine": ("--gpu", "--driver", "--anywhere", "--simulate", "--from", "--against", "--platform"),
+    "How it runs": (
+        *(
+            "--dry-run",
+            "--yes",
+            "--no-verify",
+            "--no-deep",
+            "--timeout",
+            "--installer",
+            "--no-cache",
+            "--push",
+        ),
+        *("--even-if-changed", "--memory", "--resume", "--pass-on", "--runner"),
+    ),
+    "Image": ("--base", "--dev", "--copy", "--entrypoint", "--uid", "--pin"),
+    "Network": ("--registry", "--index", "--ca-cert", "--proxy", "--network"),
+    "Output": (
+        *(
+            "--print",
+            "--emit",
+            "--html",
+            "--junit",
+            "--svg",
+            "--png",
+            "--output",
+            "--force",
+            "--fail-on",
+            "--format",
+        ),
+        *("--json", "--verbose", "--quiet", "--json-schema", "--help"),
+    ),
+}
+"""The options of each further group, by its title, in the order of the help."""
 RENAMED_OPTIONS = {
     "check": {"--facts": "--from"},
     "report": {"--facts": "--from"},
@@ -85,6 +124,7 @@ def _add_command(app: Any, path: str, function: Any, summary: str) -> None:
     examples = "\n".join(f"  {example}" for example in function.examples)
     app.command(
         path.rpartition(" ")[2],
+        cls=_Command,
         help=f"{summary}\n\n{details}",
         epilog=f"\b\nExamples:\n{examples}" if examples else None,
         # In `run`, everything after the program's name belongs to the program.
@@ -143,6 +183,43 @@ def _make_annotation(hint: Any) -> Any:
     value_type, spec = get_args(hint)
     factory: Any = typer.Option if spec.kind == "option" else typer.Argument
     return Annotated[value_type, factory(*spec.names, **spec.settings)]
+
+
+def _describe_default(record: tuple[str, str]) -> tuple[str, str]:
+    """Return a help record with "Default: 10 (1 to 3600)." in place of Click's "[default: 10.0; 1<=x<=3600]"."""
+    names, text = record
+    match = re.search(r" *\[(?:default: ([^;\]]+?)(?:\.0)?)?(?:; )?(?:(\d+)<=x<=(\d+))?\]\Z", text)
+    if match is None:
+        return record
+    default, low, high = match.groups()
+    limits = f"{low} to {high}" if low else ""
+    notes = (f" Default: {default}{f' ({limits})' if limits else ''}.") if default else f" ({limits})"
+    return names, text[: match.start()] + notes
+
+
+class _Command(TyperCommand):
+    """A command. If it has many options, its help shows them in groups."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and the options."""
+        arguments: list[tuple[list[str], tuple[str, str]]] = []
+        options: list[tuple[list[str], tuple[str, str]]] = []
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                is_argument = parameter.param_type_name == "argument"
+                (arguments if is_argument else options).append((parameter.opts, _describe_default(record)))
+        groups: dict[str, list[Any]] = {"Arguments": [record for _, record in arguments], MAIN_OPTIONS: []}
+        groups |= {title: [] for title in OPTION_GROUPS}
+        for title, listed in OPTION_GROUPS.items() if len(options) >= MIN_GROUPED_OPTIONS else ():
+            members = [(names, record) for name in listed for names, record in options if name in names]
+            groups[title] = [record for _, record in members]
+            options = [option for option in options if option not in members]
+        groups[MAIN_OPTIONS] = [record for _, record in options]
+        for title, records in groups.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 class _Group(TyperGroup):

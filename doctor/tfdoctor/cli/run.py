@@ -42,6 +42,7 @@ def run(
         option(
             "Make TensorFlow name the libraries it cannot open (TF_CPP_VMODULE), or leave the environment unchanged.",
             "--verbose-loader/--no-verbose-loader",
+            show_default=False,
         ),
     ] = True,
     placement: Annotated[
