@@ -15,6 +15,8 @@ import pytest
 from compat.every_row import for_each
 from tfdoctor.cli.startup import run
 from tfdoctor.compat import Compat
+from tfdoctor.core.findings import Cause
+from tfdoctor.planning import Request, recommend
 from tfdoctor.planning.release_sheet import (
     describe_conditions,
     format_python_ranges,
@@ -22,6 +24,7 @@ from tfdoctor.planning.release_sheet import (
     make_sheet,
 )
 from tfdoctor.prediction.fit.matrix import MatrixQuery, select_rows
+from tfdoctor.prediction.fit.models import Host, HostGpu
 from tfdoctor.render.matrix import (
     render_gpus,
     render_markdown_rows,
@@ -185,7 +188,7 @@ def test_invalid_request_lists_the_choices(
     [
         (("--python-version", "3.6", "--cuda", "12"), "Without --cuda 12: "),
         (("--cuda", "12.9"), "No release has --cuda 12.9. There are 12.5.1"),
-        (("--tf", "2.21", "--gpu", "5.0"), "Without --gpu 5.0: 1, the newest is tensorflow 2.21.0."),
+        (("--tf", "2.21", "--gpu", "5.0"), "Without --gpu 5.0: 1 release; the newest is tensorflow 2.21.0."),
         (("--tf", "2.3", "--gpu", "GTX 960M"), "Without --gpu 'GTX 960M': "),
         (
             ("--tf", "1.14", "--gpu", "RTX 5090"),
@@ -335,3 +338,18 @@ def test_cards_that_are_too_new_for_the_libraries_are_excluded(
     assert next(row for row in rows if row.startswith("2.21.0")).endswith("+")
     assert not any(row.startswith("1.") and row.endswith(("+", "*")) for row in rows)
     assert "to N: up to this one after compiling PTX" in table
+
+
+@pytest.mark.parametrize("capability", ["3.5", "8.6", "12.0"])
+def test_sheet_installs_nothing_that_the_planner_refuses_for_the_card(capability: str) -> None:
+    compat, host = Compat.load(), Host(cards=(HostGpu("the card", capability),))
+    refused = 0
+    for version in sorted({release.version for release in compat.releases if release.gpu}):
+        plan = recommend(compat, Request(tensorflow=version), host, with_suggestions=False)
+        causes = {reason.cause for reason in plan.conflict.reasons} if plan.conflict is not None else set()
+        if not causes & {Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD}:
+            continue
+        refused += 1
+        sheet = make_sheet(compat, select_rows(compat, MatrixQuery(tf=version)), capabilities=[capability])
+        assert [remedy.commands for remedy in sheet.remedies] == [(f"tfdoctor recommend --gpu {capability}",)]
+    assert refused

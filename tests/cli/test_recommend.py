@@ -311,3 +311,38 @@ def test_machine_options_are_printed_once(tfdoctor: Tfdoctor) -> None:
     screen = " ".join(tfdoctor("recommend", "--tf", "1.14", "--gpu", "A100", "--driver", "470").out.split())
     assert "--recipe ngc --gpu A100 --driver 470" in screen
     assert "--driver 470 --gpu" not in screen
+
+
+def test_images_of_different_owners_have_different_names() -> None:
+    """The images of TensorFlow and of NVIDIA are both called "tensorflow", in different registries."""
+    names: dict[str, str] = {}
+    for version in ("1.15.5", "2.4.4", "2.14.1", "2.17.0"):
+        for recipe in (Recipe.OFFICIAL, Recipe.NGC, Recipe.CUDA_BASE):
+            plan = recommend(Compat.load(), Request(version, recipe=recipe), Host(), with_suggestions=False)
+            for option in plan.options:
+                assert option.base is not None
+                text = re.sub(r"(?s).*?✓ ", "", render_recommendation(plan, width=100))
+                name = re.search(r"(?:\S+'s (?:CUDA )?)?image", text)
+                assert name is not None, text
+                names[option.base.image.rpartition(":")[0]] = name[0]
+    assert names == {
+        "nvcr.io/nvidia/tensorflow": "NVIDIA's image",
+        "tensorflow/tensorflow": "TensorFlow's image",
+        "nvidia/cuda": "NVIDIA's CUDA image",
+    }
+
+
+def test_jetson_is_one_screen() -> None:
+    for card in ("Jetson AGX Orin", "Jetson Nano", "GH200"):
+        for version in (None, "2.15"):
+            host = select_host(Compat.load(), gpus=[card], driver=None, recording_path=None)
+            text = render_recommendation(recommend(Compat.load(), Request(version), host))
+            assert len(text.splitlines()) <= 24, text
+
+
+@pytest.mark.parametrize("words", ["recommend", "install --dry-run", "build --dry-run"])
+def test_commands_agree_on_a_release_that_is_too_old_for_the_card(tfdoctor: Tfdoctor, words: str) -> None:
+    """Each says that the card is too new, offers the release that works, and names the card in its command."""
+    text = " ".join(tfdoctor(*words.split(), "--tf", "1.14", "--gpu", "RTX 3090").out.split())
+    assert "CUDA 10.0 supports GPUs up to compute capability 7.5" in text
+    assert "tfdoctor build --tf 1.15.5 --recipe ngc --gpu 'RTX 3090'" in text

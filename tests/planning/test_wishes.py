@@ -159,7 +159,8 @@ def test_arm_boards_get_the_image_of_nvidia(typed: str, image: str) -> None:
     text = render_plan_for(typed)
     assert image in text
     assert "✓" not in text
-    assert "not opened" in text
+    assert "(not tested by tfdoctor)" in text
+    assert "More: add -v (" in text
     assert "pip install tensorflow" in text
 
 

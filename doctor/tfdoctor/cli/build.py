@@ -48,7 +48,12 @@ from tfdoctor.images.write import (
     validate_reference,
 )
 from tfdoctor.planning import Method, Recipe, Request
-from tfdoctor.planning.arguments import make_plan, parse_python_version, validate_driver
+from tfdoctor.planning.arguments import (
+    add_machine_arguments,
+    make_plan,
+    parse_python_version,
+    validate_driver,
+)
 from tfdoctor.prediction.fit.models import Host
 from tfdoctor.render.build import make_build_json, render_built_image, render_dry_run
 from tfdoctor.render.json import write_json
@@ -222,6 +227,7 @@ def build(
     host = _choose_host(compat, gpus=gpu or (), driver=driver, examines_host=not (anywhere or is_text_only))
     recommendation = make_plan(compat, request, host)
     if recommendation.conflict is not None:
+        recommendation = add_machine_arguments(recommendation, gpu or (), driver)
         _print_conflict(recommendation, as_json=as_json, is_text_only=is_text_only, for_this_host=not gpu)
         return ExitCode.FOUND
     option = with_mirror(recommendation.options[0], registry if base is None else None)

@@ -30,6 +30,7 @@ from tfdoctor.planning.release_sheet import make_sheet
 from tfdoctor.prediction.fit.matrix import MatrixQuery, list_driver_gaps, list_refusals, select_rows
 from tfdoctor.render import matrix as rendering
 from tfdoctor.render.json import write_json
+from tfdoctor.render.screen import format_count
 from tfdoctor.render.terminal import OUT
 
 if TYPE_CHECKING:
@@ -430,8 +431,10 @@ def _explain_no_match(compat: Compat, query: MatrixQuery, gpu: str | None) -> li
                 if field == "capability"
                 else ()
             )
-            reasons.append(f"Without {condition}: {len(rows)}, the newest is {newest}.")
+            reasons.append(
+                f"Without {condition}: {format_count(len(rows), 'release')}; the newest is {newest}."
+            )
             reasons += [f"{newest}: {reason.text.rstrip('.')}." for reason in refusals]
     if gpu and reasons:
-        reasons.append(f"What there is for it: `tfdoctor recommend --gpu {shlex.quote(clean_line(gpu))}`.")
+        reasons.append(f"What works on it: `tfdoctor recommend --gpu {shlex.quote(clean_line(gpu))}`.")
     return reasons or [RELEASES_HINT]

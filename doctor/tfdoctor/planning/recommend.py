@@ -280,6 +280,13 @@ def _relax_request(compat: Compat, request: Request, host: Host) -> Iterator[tup
             replace(request, tensorflow=spec),
             host,
         )
+    if request.method is not None:
+        for spec in _widen_version(compat, request):
+            yield (
+                "another TensorFlow and another method: {tensorflow} with Python {python}, {where}",
+                replace(request, tensorflow=spec, method=None, recipe=None),
+                host,
+            )
     if request.tensorflow is not None:
         yield (
             "the best TensorFlow for this machine: {tensorflow} with Python {python}, {where}",

@@ -13,6 +13,7 @@ from tfdoctor.core.text import upper_first
 from tfdoctor.planning import cpu_fallback
 from tfdoctor.planning.models import Recipe
 from tfdoctor.planning.recipes import find_conda_packages
+from tfdoctor.prediction.fit.compatibility import find_gpu_reasons
 from tfdoctor.prediction.fit.models import Host, HostGpu
 from tfdoctor.remedies.releases import can_install_extra, list_companion_pins, make_release_remedy
 from tfdoctor.remedies.target import Target
@@ -193,6 +194,11 @@ def _list_remedies(
     target = Target(compat, Host(cards=cards))
     if not release.gpu or not release.required_libraries:
         return [cpu_fallback.make_release_remedy(target, release, python)]
+    if cards and find_gpu_reasons(compat, release, target.host):
+        options = " ".join(target.host.options)
+        return [
+            Remedy("It does not work on this card. This shows what does.", (f"tfdoctor recommend {options}",))
+        ]
     remedies = [_make_pip_remedy(target, release, python)]
     container_remedy = _make_container_remedy(compat, release)
     if container_remedy is not None:

@@ -43,6 +43,12 @@ COMMAND_LABEL_COLUMNS = 16
 """The width of the label before an option's command, such as "  No container  ", in columns."""
 MAX_PARTS = 4
 """The largest number of parts in a shortened option."""
+LABEL_BY_REPOSITORY = {
+    "tensorflow/tensorflow": "TensorFlow's image",
+    "nvidia/tensorflow": "NVIDIA's image",
+    "nvidia/cuda": "NVIDIA's CUDA image",
+}
+"""What the table of options calls the images of a repository."""
 SHORTENING_LEVELS = ((3, 4), (3, 2), (3, 1), (2, 1), (1, 1))
 """The levels of shortening: (largest number of options or reasons, largest number of lines of a caveat)."""
 
@@ -158,9 +164,16 @@ def _print_table(out: Page, options: Sequence[Option], max_lines: int, *, is_for
 
 
 def _format_method(option: Option) -> str:
-    """Return the method of an option, such as "image tensorflow:25.02-tf2-py3", without the registry."""
+    """Return the method of an option, such as "NVIDIA's image 25.02-tf2-py3".
+
+    The images of TensorFlow and NVIDIA have the same name in different registries, so that the owner is named.
+    """
     if option.base is None:
         return "virtual environment"
+    repository, _, tag = option.base.image.rpartition(":")
+    for name, label in LABEL_BY_REPOSITORY.items():
+        if f"/{repository}".endswith(f"/{name}"):
+            return f"{label} {tag.partition('-cudnn')[0]}"
     return f"image {option.base.image.rpartition('/')[2]}"
 
 
@@ -228,10 +241,8 @@ def print_option(out: Page, option: Option, *, complete: bool) -> None:
         return
     _print_title(out, option, 0)
     print_hanging(out, Text("  Has   "), _describe_contents(option))
-    for caveat in [item for item in option.caveats if item.is_serious][:2]:
-        print_hanging(
-            out, Text("  But   "), shorten_text(clean_line(caveat.text, limit=1000), out.width - 8, 1)
-        )
+    for caveat in _list_caveats(option, is_for_any_gpu=False)[:2]:
+        print_hanging(out, Text("  But   "), shorten_text(caveat, out.width - 8, 2))
     parts_by_size = sorted(option.components, key=lambda part: -(part.size_bytes or 0))
     sized_parts = [part for part in parts_by_size if part.size_bytes is not None]
     for part in sized_parts[:MAX_PARTS]:
@@ -331,7 +342,7 @@ def _print_conflict(
     version = recommendation.request.tensorflow
     target = f"TensorFlow {version}" if version else "a TensorFlow"
     if recommendation.has_other_builds:
-        headline = "NVIDIA itself has TensorFlow for this machine; the package index has none with GPU code."
+        headline = "NVIDIA has its own TensorFlow for this machine; the package index has none with GPU code."
         print_hanging(out, format_mark(Status.WARNING), headline, style="bold")
     else:
         headline = (
@@ -362,19 +373,26 @@ def _print_conflict(
         print_commands(out, suggestion.option.commands, 8, style=style, with_continuations=not verbose)
         if recommendation.request.method is Method.PIP and not has_rootless_commands:
             has_rootless_commands = _print_rootless_commands(out, suggestion.option)
-    for build in recommendation.conflict.arm64_builds:
+    builds = recommendation.conflict.arm64_builds
+    shown_builds = builds if verbose else builds[:max_reasons]
+    for build in shown_builds:
         out.print()
-        text = f"{build.text}. tfdoctor has not run it: {'; '.join(build.sources)}"
+        sources = f" Sources: {'; '.join(build.sources)}" if verbose else ""
+        text = f"{build.text} (not tested by tfdoctor).{sources}"
         print_hanging(out, Text("  Else  ", style="bold"), clean_line(text, limit=1000))
         print_commands(out, (build.command,), 8, with_continuations=not verbose)
     if recommendation.cpu_remedy is not None:
         out.print()
         _print_cpu_option(out, recommendation.cpu_remedy, "  ")
     hidden_reason_count = len(reasons) - len(shown_reasons)
-    if hidden_reason_count > 0 and not verbose:
+    hidden_parts = [format_count(hidden_reason_count, "other reason")] if hidden_reason_count > 0 else []
+    if len(builds) > len(shown_builds):
+        hidden_parts.append(format_count(len(builds) - len(shown_builds), "other build"))
+    hidden_parts += ["sources"] if builds else []
+    if hidden_parts and not verbose:
         if recommendation.cpu_remedy is None:
             out.print()
-        print_more_commands(out, "More", [("add -v", format_count(hidden_reason_count, "other reason"))])
+        print_more_commands(out, "More", [("add -v", join_words(hidden_parts))])
 
 
 def _print_rootless_commands(out: Page, option: Option) -> bool:

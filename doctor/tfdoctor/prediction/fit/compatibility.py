@@ -298,6 +298,10 @@ def check_wheels(assessment: Assessment, compat: Compat, release: Release, host:
             f"does not publish as pip packages{names}",
             constraints.format_release_source(release),
         )
+        if (
+            release.cuda is not None
+        ):  # conda or an image may have it, which does not help a card that it does not support
+            constraints.check_gpus_and_driver(assessment, compat, release, host, release.cuda, release.cudnn)
         return None
     constraints.check_gpus_and_driver(assessment, compat, release, host, cuda_set.cuda, cuda_set.cudnn)
     return cuda_set
