@@ -16,10 +16,14 @@ from cli.planner import call_tfdoctor
 from tfdoctor.cli.explain import load_documentation
 from tfdoctor.cli.fix import resolve_codes
 from tfdoctor.cli.startup import run
+from tfdoctor.compat import Compat
+from tfdoctor.core import versions
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.findings import Cause
 from tfdoctor.diagnosis.explain import MEMORY_CODE, Explanation, find_entries, list_entries
 from tfdoctor.logs.signatures import load_signatures
+from tfdoctor.planning import Recipe, Request, recommend
+from tfdoctor.prediction.fit.models import Host, HostGpu
 from tfdoctor.render.explain import make_explanation_json, render_explanation
 from tfdoctor.rules.retired import RetiredRule, find_current_codes
 
@@ -353,3 +357,43 @@ def test_memory_page_separates_growth_from_a_limit() -> None:
     assert "set_logical_device_configuration" not in growth
     assert limit.index("for gpu in") < limit.index("set_logical_device_configuration")
     assert "set_memory_growth" not in limit
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ("RTX 3080", "tfdoctor recommend 'RTX 3080'"),
+        ("is my GTX 1080 Ti supported", "tfdoctor recommend 'GTX 1080 Ti'"),
+        ("T4", "tfdoctor recommend T4"),
+        ("training is slow", "tfdoctor bench"),
+        ("does it work with AMD", "python3 -m pip install tensorflow"),
+    ],
+)
+def test_question_names_a_command(words: str, command: str) -> None:
+    explanation = find_entries(words, load_documentation())
+    assert command in [line for remedy in explanation.message_remedies for line in remedy.commands]
+
+
+def test_advice_for_new_cards_is_that_of_the_planner() -> None:
+    """`explain` names the release and the image that `recommend` offers for the newest cards."""
+    compat = Compat.load()
+    host = Host(cards=(HostGpu("RTX 5090", "12.0"),))
+    explanation = find_entries("CUDA_ERROR_INVALID_PTX", load_documentation())
+    texts = " ".join(remedy.text for remedy in explanation.message_remedies)
+    options = recommend(compat, Request(), host).options
+    assert len(options) > 1
+    for option in options:
+        name = option.base.image if option.recipe is Recipe.NGC and option.base is not None else ""
+        assert (name or f"TensorFlow {versions.major_minor(option.tensorflow)}") in texts
+
+
+def test_part_of_one_message_is_not_taken_for_a_question() -> None:
+    whole = find_entries(
+        "Could not find cuda drivers on your machine, GPU will not be used.", load_documentation()
+    )
+    assert whole.rules or whole.causes
+    part = find_entries("Could not find cuda drivers", load_documentation())
+    assert replace(part, query=whole.query) == whole
+    assert (
+        "usual reasons" in find_entries("GPU will not be used", load_documentation()).meaning
+    )  # in several messages

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,8 +20,8 @@ from tfdoctor.core.causes.codes import (
 )
 from tfdoctor.core.docstrings import read_docstring
 from tfdoctor.core.errors import UsageError
-from tfdoctor.core.findings import Cause
-from tfdoctor.diagnosis.questions import find_question
+from tfdoctor.core.findings import Cause, Remedy
+from tfdoctor.diagnosis.questions import Question, find_question
 from tfdoctor.logs.advice import list_remedies, list_specific_remedies
 from tfdoctor.logs.codes import LOG_PAGES
 from tfdoctor.logs.events import Log
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfdoctor.core.causes.codes import CodePage
-    from tfdoctor.core.findings import Remedy
     from tfdoctor.rules.retired import RetiredRule
 
 SECTION_HEADINGS = ("What it means", "How it is seen", "What to do")
@@ -199,9 +199,11 @@ _COMMON_WORDS = frozenset(
     )
 )
 """Words that are so common that they do not identify a page."""
+MIN_QUOTED_WORDS = 4
+"""From this number of words on, a query that is a part of a known message is taken for a quotation of it."""
 SITUATION_PAGES: dict[str, tuple[str, str]] = {
     "tensorflow-1": ("1.14 1.15 tf1 contrib", "tfdoctor recommend --tf 1.14"),
-    "rtx-50": ("blackwell 5050 5060 5070 5080 5090 sm_120", 'tfdoctor recommend --gpu "RTX 5090"'),
+    "rtx-50": ("blackwell 5050 5060 5070 5080 5090 sm_120", 'tfdoctor recommend "RTX 5090"'),
     "old-cards": ("kepler maxwell pascal volta k40 k80 p100 v100", "tfdoctor recommend"),
     "wsl2": ("wsl wsl2", "tfdoctor check"),
     "windows": ("windows dll", "tfdoctor matrix 2.10 --windows"),
@@ -281,9 +283,13 @@ def find_entries(
         return replace(explanation, meaning=_describe_error_number(query))
     except UsageError:
         code, meaning, remedies = _find_message(query)
-        question = find_question(query) if not code else None
+        if not code and (message := _find_quoted_message(query)):
+            code, meaning, remedies = _find_message(message)
+        question = find_question(query) or _find_card_question(query) if not code else None
         if question is not None and question.remedy is not None:
-            meaning = f"{question.meaning} {_format_situation_hint(query)}".strip()
+            page, _ = _find_situation(query)
+            page_hint = f" docs/situations/{page}.md is about this." if page else ""
+            meaning = f"{question.meaning}{page_hint}"
             return Explanation(query, (), (), meaning=meaning, message_remedies=(question.remedy,))
         code = code or (question.cause if question is not None else "") or _search_pages(query, documentation)
         if not code:
@@ -352,6 +358,12 @@ _CUDA_ERROR = re.compile(
     r"\bCUDA_ERROR_[A-Z_]{2,60}\b|UNKNOWN ERROR \(-?\d{1,6}\)|no CUDA-capable device is detected"
 )
 """The name of an error that people quote without the rest of the line, which is usually that of cuInit."""
+_CARD_NAME = re.compile(
+    r"\b(?:(?:rtx|gtx|gt|tesla|quadro|titan|mx|jetson) ?)+(?:[a-z]{0,2}\d{2,4}|agx|orin|xp?|v)(?: (?:ti|super|orin)\b)*"
+    r"|\b[abhltvpk]\d{1,3}s?\b",
+    re.IGNORECASE,
+)
+"""The name of an NVIDIA card in a question."""
 _MISSING_ATTRIBUTE = re.compile(r"module '[\w.]{1,100}' has no attribute ")
 """The message of an AttributeError without the name of the exception."""
 
@@ -415,6 +427,20 @@ def _find_message(query: str) -> tuple[str, str, tuple[Remedy, ...]]:
     return (HARMLESS, meaning, ()) if is_harmless else ("", "", ())
 
 
+def _find_quoted_message(query: str) -> str:
+    """Return the known message that contains the words of the query; "" if there is not exactly one, or if they are few."""
+    words = " ".join(query[:MAX_QUERY_CHARS].lower().split())
+    if len(words.split()) < MIN_QUOTED_WORDS:
+        return ""
+    matches = [
+        example
+        for signature in load_signatures().signatures
+        for example in signature.matching_examples
+        if words in " ".join(example.lower().split())
+    ]
+    return matches[0] if len(matches) == 1 else ""
+
+
 def _search_pages(query: str, documentation: Documentation) -> str:
     """Return the code of the page that has the most words of the query; empty if no page has enough.
 
@@ -453,13 +479,26 @@ def _make_cause_entry(cause: Cause, entries: Sequence[RuleEntry]) -> CauseEntry:
     return CauseEntry(cause, cause.data.meaning, codes)
 
 
-def _format_situation_hint(query: str) -> str:
-    """Return a sentence about the first page with a keyword in the query; empty if there is none."""
+def _find_situation(query: str) -> tuple[str, str]:
+    """Return the name and the first command of the first page with a keyword in the query; ("", "") if there is none."""
     words = set(re.findall(r"[\w.]{2,40}", query[:MAX_QUERY_CHARS].lower()))
     for page, (keywords, command) in SITUATION_PAGES.items():
         if words & set(keywords.split()):
-            return f"`{command}` is the command to begin with; docs/situations/{page}.md is about this. "
-    return ""
+            return page, command
+    return "", ""
+
+
+def _find_card_question(query: str) -> Question | None:
+    """Return the question what works on a card if the query names one, else None."""
+    match = _CARD_NAME.search(query[:MAX_QUERY_CHARS])
+    compat = Compat.load()
+    if match is None or compat.find_gpus_by_name(match[0]) is None:
+        return None
+    return Question(
+        "",
+        "Which TensorFlow works depends on the card's compute capability and on the driver.",
+        Remedy("See what works on this card.", (f"tfdoctor recommend {shlex.quote(match[0])}",)),
+    )
 
 
 def _make_no_match_error(query: str, word: str, code: str, candidates: Sequence[str]) -> UsageError:
@@ -474,7 +513,9 @@ def _make_no_match_error(query: str, word: str, code: str, candidates: Sequence[
     if not similar and len(word) > 2:
         similar = [name for name in names if word in name][:4]
     log_hint = "`tfdoctor diagnose FILE` reads a whole log; " if " " in query.strip() else ""
-    hint = f"{_format_situation_hint(query)}{log_hint}`tfdoctor explain` lists every code and cause."
+    page, command = _find_situation(query)
+    page_hint = f"Begin with `{command}`; docs/situations/{page}.md is about this. " if page else ""
+    hint = f"{page_hint}{log_hint}`tfdoctor explain` lists every code and cause."
     if similar:
         hint = f"did you mean {_join_alternatives(similar)}? {hint}"
     short_query = query if len(query) <= 60 else query[:60] + "…"

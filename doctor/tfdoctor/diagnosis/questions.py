@@ -53,6 +53,21 @@ QUESTIONS = (
         Remedy("Give each device the batch that one alone has, and measure.", ("tfdoctor bench",)),
     ),
     Question(
+        r"\b(?:training|fit|epoch|gpu|model)\b[\w ,]{0,40}\b(?:so |very |too )?slow|\bslow training|(?:low|0 ?%) gpu util",
+        "If the GPU is used and training is slow, the input pipeline or small batches are usual reasons; TensorFlow's own "
+        "profiler shows which. tfdoctor shows whether the GPU is used.",
+        Remedy(
+            "See which operations run on the CPU, and measure what the GPU gains.",
+            ("tfdoctor run --placement python train.py", "tfdoctor bench"),
+        ),
+    ),
+    Question(
+        r"\b(?:amd|rocm|radeon|macos|macbook|apple|metal|intel arc)\b",
+        "tfdoctor and the TensorFlow packages that it knows are for NVIDIA GPUs. AMD (ROCm) and Apple (Metal) have packages "
+        "of their own, tensorflow-rocm and tensorflow-metal, which tfdoctor does not examine.",
+        Remedy("On the CPU, TensorFlow works without any of them.", ("python3 -m pip install tensorflow",)),
+    ),
+    Question(
         rf"\b(?:docker|container|podman|image)\b.{{0,60}}?(?:{_NOT_SEEN})|(?:{_NOT_SEEN}).{{0,60}}?\b(?:docker|container|podman)\b",
         "A container sees a GPU only if it is started with one (`--gpus all`), and the engine needs NVIDIA's container "
         "toolkit for that.",

@@ -14,7 +14,8 @@ determined from its files.
 
 What to do
 ----------
-Wait once and enlarge the cache, or install a TensorFlow that has code for the GPU.
+Wait once and enlarge the cache, or install a TensorFlow that has code for the GPU. `tfdoctor recommend` compares the
+releases and images that work with it.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def _build_arch_specific_finding(
         f"{capability})",
         explanation=f"{_describe_gap(context, devices)}. {explanation} TensorFlow registers the card, and operations "
         "fail with CUDA_ERROR_INVALID_PTX.",
-        remedies=_build_newer_release_remedies(context)
+        remedies=_build_newer_release_remedies(context, capability)
         or [*(Remedy(problem.remedy) for problem in problems), make_recommend_remedy()],
     )
 
@@ -151,7 +152,7 @@ def _build_code_gap_finding(context: RuleContext, capability: str, devices: list
         title=f"{context.tensorflow_name} has no code for this card (compute capability {capability})",
         explanation=f"{_describe_gap(context, devices)}, and there is no PTX inside that the driver could "
         "compile for it. TensorFlow registers the card, and every operation fails.",
-        remedies=_build_newer_release_remedies(context),
+        remedies=_build_newer_release_remedies(context, capability),
     )
 
 
@@ -181,7 +182,7 @@ def _build_jit_finding(
                 variable_origins.make_unset_remedy(
                     context, "CUDA_DISABLE_PTX_JIT", "Unset the variable.", with_steps=False
                 ),
-                *_build_newer_release_remedies(context),
+                *_build_newer_release_remedies(context, capability),
             ],
         )
     command = f"export CUDA_CACHE_MAXSIZE={MAX_CACHE_BYTES}"
@@ -258,11 +259,32 @@ def _find_cudnn_problem(
     )
 
 
-def _build_newer_release_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedy to install a release that has code for the GPU."""
-    return make_best_release_remedies(
-        context.target, "Install {release}, which has code that this card can run."
+def _build_newer_release_remedies(context: RuleContext, capability: str) -> list[Remedy]:
+    """Return the remedies to install a release that has code for the GPU.
+
+    If that release has no machine code either, `recommend` prefers an image that has it, so it is the second remedy.
+    """
+    best = find_best_release(context.target)
+    if best is None or context.compat.find_code(best, capability) == "native":
+        return _build_native_release_remedies(context, capability)
+    limits = [
+        problem.title.removesuffix(".")
+        for problem in context.compat.list_problems(
+            best.package, best.version, capability=capability, area="gpu"
+        )
+        if set(problem.conditions) <= {"capability"}
+    ]
+    limit_text = "".join(f"; {limit}" for limit in limits)
+    remedies = make_best_release_remedies(
+        context.target, f"Install {{release}}, which runs on this card after a slow first start{limit_text}."
     )
+    return [
+        *remedies,
+        Remedy(
+            "Use an image with machine code for the card, if there is one: this compares the options.",
+            ("tfdoctor recommend",),
+        ),
+    ]
 
 
 def _build_native_release_remedies(context: RuleContext, capability: str) -> list[Remedy]:
