@@ -130,15 +130,20 @@ def _find_tool(context: LogContext) -> Tool:
 
 
 def _list_pip_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:
-    """Return the remedies with commands of pip."""
+    """Return the remedies with commands of pip, each once.
+
+    A hint without a command comes after the general remedies that it accompanies.
+    """
     entries = _choose_entries(context, cause)
     result = _make_book_remedies(context, entries)
-    if any(not entry.keeps_general_remedies for entry in entries):
-        return tuple(result)
-    templates = cause.data.log_remedies
-    for template in (templates,) if isinstance(templates, Remedy) else templates:
-        result += [template] if isinstance(template, Remedy) else _make_remedies(context, template)
-    return tuple(result)
+    if all(entry.keeps_general_remedies for entry in entries):
+        hints = [remedy for remedy in result if not remedy.commands]
+        result = [remedy for remedy in result if remedy.commands]
+        templates = cause.data.log_remedies
+        for template in (templates,) if isinstance(templates, Remedy) else templates:
+            result += [template] if isinstance(template, Remedy) else _make_remedies(context, template)
+        result += hints
+    return tuple({(remedy.text, remedy.commands): remedy for remedy in reversed(result)}.values())[::-1]
 
 
 def list_specific_remedies(context: LogContext, cause: Cause) -> tuple[Remedy, ...]:

@@ -224,7 +224,7 @@ def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, 
         if match is not None:
             variable_by_path.setdefault(match[2], match[1])
             text = text[: match.start()]
-        text = NO_SUCH_FILE_SUFFIX.sub(": no such file", text)
+        text = NO_SUCH_FILE_SUFFIX.sub("; …", text)
         if line_count < max_lines:
             number_label = f"  {item.line or '':>{number_width}} │ "
             columns = max(out.width - len(number_label), 12)

@@ -7,6 +7,7 @@ import signal
 import textwrap
 from typing import TYPE_CHECKING
 
+from tfdoctor.core.causes.codes import NOT_PRINTED
 from tfdoctor.core.findings import Cause
 from tfdoctor.core.text import clean_line
 from tfdoctor.render.log import render_log
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from tfdoctor.logs.report import LogReport
 
 __all__ = ["render_run"]
+
+NO_OPERATION_TEXT = "Where operations ran is not known: TensorFlow logged no operation. It was not imported, or it ran nothing."
+"""What `run --placement` says if the log names no operation, although TensorFlow was told to name each."""
 
 
 def render_run(
@@ -74,6 +78,8 @@ def render_run(
     )
     if placement is None:
         return text
+    if any(finding.code == NOT_PRINTED for finding in placement.findings):
+        return f"{text}\n{_fill_notes([NO_OPERATION_TEXT, *placement_notes], width)}\n"
     placement_text = render_placement(placement, verbose=verbose, width=width, colour=colour)
     if quiet:
         summary, _, _ = placement_text.partition("\n\n")
@@ -105,7 +111,7 @@ def _summarize_log(
     if quiet:
         return diagnosis
     ending = f"exit status {status}" if status >= 0 else f"signal {-status} ({_get_signal_name(-status)})"
-    heading = f"tfdoctor: {clean_line(shlex.join(arguments), limit=120)} ended with {ending}. What its output meant:"
+    heading = f"tfdoctor: {clean_line(shlex.join(arguments), limit=120)} ended with {ending}. Diagnosis:"
     note_text = _fill_notes(notes, width)
     return "\n".join(["", heading, "", diagnosis.rstrip("\n"), *(["", note_text] if note_text else []), ""])
 

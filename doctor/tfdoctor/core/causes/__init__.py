@@ -147,8 +147,11 @@ class Cause(str, enum.Enum):
         finding_code="TFD106",
         allows_registration=False,
         log_remedies=(
+            Remedy(
+                "Take the folder of the cuda-compat package off LD_LIBRARY_PATH, or remove the package. This names the folder.",
+                ("tfdoctor check",),
+            ),
             CommonRemedy.RESTART,
-            Remedy("Take the folder of the cuda-compat package off LD_LIBRARY_PATH, or remove the package."),
         ),
     )
     STUB_LIBCUDA = CauseData(
