@@ -276,7 +276,7 @@ def report_run(target: Target, situation: Situation, cache: Path) -> str:
             timeout=240,
             check=False,
         )
-        return done.stderr.partition("What its output meant:")[2]
+        return done.stderr.partition("Diagnosis:")[2]
     finally:
         shutil.rmtree(root, ignore_errors=True)
 

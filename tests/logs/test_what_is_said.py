@@ -43,7 +43,7 @@ def make_report(text: str) -> LogReport:
 def test_log_that_ends_before_the_registration() -> None:
     report = make_report(GPU_DEVICE + "1746] Adding visible gpu devices: 0, 1\n")
     assert (report.cause, report.registered_devices) == (Cause.HEALTHY, ())
-    assert "takes 2 GPUs; the log ends before the registration" in report.summary
+    assert "takes 2 GPUs; the log ends before TensorFlow registers GPUs" in report.summary
     assert "registered 1 GPU (GeForce GTX 1080)" in make_report(GPU).summary
 
 

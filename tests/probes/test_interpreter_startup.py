@@ -101,7 +101,7 @@ def test_program_that_is_no_python(tmp_path: Path, text: str, expected: str, det
     assert isinstance(fact, UnusablePython)
     assert fact.trouble is not None
     assert (fact.trouble.kind, fact.trouble.detail) == (expected, detail)
-    with pytest.raises(UsageError, match="does not answer as a Python does"):
+    with pytest.raises(UsageError, match="is not a Python"):
         python.probe(LiveSystem(), PythonChoice(path, path), is_requested=True, timeout=START_TIMEOUT_S)
 
 

@@ -186,7 +186,7 @@ def test_requested_program_that_is_no_python_is_refused(
         "d",
     )
     if is_refused:
-        with pytest.raises(UsageError, match="does not answer") as caught:
+        with pytest.raises(UsageError, match="is not a Python") as caught:
             python._make_unanswered_fact(*arguments, is_requested=is_requested)
         assert caught.value.hint == "It said: hello"
     else:

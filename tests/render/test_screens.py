@@ -133,7 +133,7 @@ def test_first_screen_answers_five_questions(command: str) -> None:
                 assert "  No root? " in screen, screen
         else:
             has_commands = any(remedy.commands for remedy in finding.remedies)
-            assert "To have it done: tfdoctor fix" in text or "Fix can do nothing here." in text
+            assert "To apply: tfdoctor fix" in text or "Nothing to fix automatically." in text
             assert CHANGES.search(text) or "--undo" in text or not has_commands or "(-v)" in text, text
             assert "No root" in text or not has_commands or "(-v)" in text, text
 
@@ -154,11 +154,42 @@ def test_first_screen_of_a_log_answers_five_questions() -> None:
         assert not re.search("(?:^|that )A ", undecided)
 
 
+def test_no_log_screen_repeats_a_remedy() -> None:
+    for log in LOGS:
+        for finding in load_log_report(log).findings:
+            remedies = [(remedy.text, remedy.commands) for remedy in finding.remedies]
+            assert len(remedies) == len(set(remedies)), log.name
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("1.13.2-init-804", "cuda-compat"), ("1.13.2-init-999", "Load the module")]
+)
+def test_first_remedy_of_a_log_is_for_its_cause(name: str, words: str) -> None:
+    report = load_log_report(next(log for log in LOGS if log.stem == name))
+    assert report.root_finding is not None
+    assert words in report.root_finding.remedies[0].text
+
+
+def test_quoted_lines_are_in_the_log() -> None:
+    """A reader can find each quoted line: it is only shortened at its ends."""
+    for log in LOGS:
+        content = log.read_text(encoding="utf-8", errors="replace")
+        for quote in re.findall(r"^ +\d+ │ (.+)$", log_screen(log), re.MULTILINE):
+            assert quote.removesuffix("…").strip() in content, f"{log.name}: {quote}"
+
+
 def test_check_truncates_nothing() -> None:
     for host in FOLDERS:
         for width in (80, 60, 40):
             text = check_screen(host, width)
             assert "…" not in text.replace(", …)", ""), text
+
+
+def test_text_before_fix_announces_nothing() -> None:
+    """`tfdoctor fix` stands for the commands, so that no text above the undo note may end with a colon."""
+    for name, text in list_screens().items():
+        block = re.search(r"^  Fix it .*?(?=^$|No root needed)", text, re.MULTILINE | re.DOTALL)
+        assert block is None or not re.search(r":\s*\Z", block[0]), f"{name}\n{text}"
 
 
 def test_row_names_the_missing_library() -> None:

@@ -287,8 +287,7 @@ def _run_simulated_check(
             *(("--python", python) if python is not None else ()),
         ]
         raise UsageError(
-            "--simulate shows TensorFlow a stand-in: it goes with --deep, --driver, --python and how things are shown, "
-            "no more.",
+            "--simulate can only be combined with --deep, --driver, --python and output options.",
             hint=f"tfdoctor check --deep {shlex.join(clean_line(word) for word in words)}",
         )
     from tfdoctor.cli.simulation_options import (

@@ -266,7 +266,7 @@ def _follow_log(name: str, compat: Compat, *, prints_verdicts: bool) -> LogRepor
 
     label = clean(name, limit=300)
     if prints_verdicts and ERR.is_terminal:
-        write_note(f"following {clean_line(label, limit=80)}; Ctrl-C ends it and gives the whole answer.")
+        write_note(f"Following {clean_line(label, limit=80)}. Press Ctrl-C for the full report.")
 
     def print_verdict(report: LogReport) -> None:
         OUT.write(render_log(report, quiet=True, **OUT.layout))

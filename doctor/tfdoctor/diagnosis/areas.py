@@ -163,8 +163,12 @@ def _split_by_resolution(facts: Facts, names: Sequence[str]) -> tuple[list[str],
     return resolved, missing
 
 
-def _describe_no_need(build: Build | None) -> str:
-    return "not needed without TensorFlow" if build is None else "not needed by this TensorFlow"
+def _describe_no_need(facts: Facts, build: Build | None) -> str:
+    if build is not None:
+        return "not needed by this TensorFlow"
+    if isinstance(facts.tensorflow, Unknown):
+        return "skipped (TensorFlow could not be examined)"
+    return "not needed without TensorFlow"
 
 
 def _describe_cuda(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
@@ -172,7 +176,7 @@ def _describe_cuda(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
     toolkit_versions = sorted({toolkit.version for toolkit in facts.toolkits if toolkit.version})
     toolkit_note = f"; toolkit {', '.join(toolkit_versions)} is installed" if toolkit_versions else ""
     if build is None or not build.has_gpu_code:
-        no_need = _describe_no_need(build)
+        no_need = _describe_no_need(facts, build)
         return Status.UNKNOWN, (f"{no_need}{toolkit_note}", no_need)
     required = [name for name in build.required_libraries if not name.startswith("libcudnn")]
     if not required or not isinstance(facts.loader, Known):
@@ -233,7 +237,7 @@ def _describe_cudnn(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
     )
     loader = value_of(facts.loader)
     if name is None or loader is None:
-        return Status.UNKNOWN, (_describe_no_need(build),)
+        return Status.UNKNOWN, (_describe_no_need(facts, build),)
     resolution = loader.find_resolution(name)
     if resolution is None or not resolution.ok:
         missing = resolution.really_missing if resolution is not None else ()
@@ -267,6 +271,8 @@ def _describe_tensorflow(facts: Facts) -> tuple[Status, Texts]:
 
 def _describe_loader(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
     loader = value_of(facts.loader)
+    if loader is None and build is None and not isinstance(facts.loader, Unknown):
+        return Status.UNKNOWN, (_describe_no_need(facts, build),)
     if loader is None:
         return Status.UNKNOWN, (getattr(facts.loader, "why", "could not be followed"),)
     path = (

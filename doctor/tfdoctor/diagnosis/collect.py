@@ -379,7 +379,7 @@ def _probe_loader(
     """Resolve TensorFlow's libraries as the loader does, and add the reasons why files cannot be read."""
     interpreter, tensorflow = value_of(python_fact), value_of(tensorflow_fact)
     if interpreter is None or tensorflow is None:
-        return Absent("the loader", "there is no TensorFlow to follow it for")
+        return Absent("the loader", "TensorFlow is not installed")
     build = describe_build(tensorflow, compat)
     loader_fact = loading.probe(
         system,

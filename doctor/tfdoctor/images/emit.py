@@ -200,7 +200,7 @@ def _format_pod(image: EmittedImage) -> str:
         "        - name: cuda-cache\n"
         f"          mountPath: {CUDA_CACHE_FOLDER}\n"
         "  volumes:\n"
-        "    - name: cuda-cache  # ends with the pod; a persistentVolumeClaim keeps what CUDA compiled for your card\n"
+        "    - name: cuda-cache  # lost with the pod; a persistentVolumeClaim keeps the compiled kernels\n"
         "      emptyDir: {}\n"
     )
 

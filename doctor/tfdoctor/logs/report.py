@@ -599,8 +599,8 @@ def _make_summary(context: LogContext, decision: Decision, missing_sonames: Sequ
         if context.log.has(*USAGE_SIGNATURES):
             return f"{subject} used a GPU; the log begins after the registration, and shows no problem."
         return (
-            f"{subject} takes {_describe_selected_gpus(context)}; the log ends before the registration, with no problem "
-            "found so far."
+            f"{subject} takes {_describe_selected_gpus(context)}; the log ends before TensorFlow registers GPUs, "
+            "and shows no problem so far."
         )
     if cause is Cause.HEALTHY:
         count = len({device.index for device in context.registered_devices}) or 1

@@ -254,7 +254,7 @@ def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: H
         return _make_rejection(Recipe.CONDA_CUDA, release, assessment.reasons)
     assessment.add_caveat(
         Cause.INCONCLUSIVE,
-        "partly tested: the versions of the conda-forge packages come from users' reports. The image is verified after "
+        "partly tested: the versions of the conda-forge packages come from user reports. The image is verified after "
         "it is built",
         "cudnn.toml: [[conda]]",
     )

@@ -61,7 +61,7 @@ def diagnose_startup(
                 f"{first_result.describe_outcome()}, and its bare start alone took {bare_result.seconds:.0f} s",
             )
         if starts_bare:
-            description = "does not get through its own start (site)"
+            description = "does not finish starting up (it loads site-packages)"
             return StartupFailure(
                 kind="site",
                 path=python,
@@ -82,14 +82,14 @@ def diagnose_startup(
         return StartupFailure(
             kind="site",
             path=python,
-            how=f"ends in its own start (site): it {first_result.describe_outcome()}",
+            how=f"stops while it loads site-packages: it {first_result.describe_outcome()}",
             said=_get_output(first_result),
             files=last_file,
         ), first_result.describe_outcome()
     kind = (
         "killed" if (first_result.returncode or 0) < 0 else "exited" if first_result.returncode else "rubbish"
     )
-    description = first_result.describe_outcome() if kind != "rubbish" else "does not answer as a Python does"
+    description = first_result.describe_outcome() if kind != "rubbish" else "is not a Python"
     return StartupFailure(kind, python, description, _get_output(first_result)), description
 
 

@@ -135,7 +135,7 @@ def _make_unanswered_fact(
     )
     if not is_requested or is_environment_python:
         return _make_unusable_fact(startup_failure)
-    message = f"--python: {clean_line(choice.how)} does not answer as a Python does: it {result.describe_outcome()}."
+    message = f"--python: {clean_line(choice.how)} is not a Python: it {result.describe_outcome()}."
     error_text = startup_failure.said or startup_failure.detail
     raise UsageError(message, hint=f"It said: {startup_failure.said}" if startup_failure.said else error_text)
 

@@ -372,7 +372,7 @@ def find_gpu_loss_problems(containers: ContainerFacts, sudo: str = "sudo ") -> l
                 ),
                 remedies=(
                     Remedy(
-                        "Set it to false; a rootless engine beside this one is better served through CDI.",
+                        "Set it to false. For a rootless engine on the same machine, use CDI.",
                         (f"{sudo}nvidia-ctk config --set nvidia-container-cli.no-cgroups=false --in-place",),
                         changes_system=True,
                     ),

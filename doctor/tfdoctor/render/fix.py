@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["make_fix_json", "make_undo_json", "render_fix", "render_undo"]
 
+NOTHING_TO_FIX = "Nothing to fix automatically."
 MARKS = {
     FixStatus.PLANNED: ("→", "bold"),
     FixStatus.FIXED: ("✓", "green"),
@@ -73,7 +74,7 @@ def _print_details(out: Page, result: FixResult, *, is_plan: bool, verbose: bool
 
     `level` says how much the text is shortened, from 0 (least) to 3 (most). With `verbose`, it is not shortened.
     """
-    activation_note = " (as activating it sets the variables)" if result.is_activated else ""
+    activation_note = " (with its activation variables)" if result.is_activated else ""
     print_hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{activation_note}"))
     for sentence in result.recovery_notes:
         print_hanging(out, Text("  "), clean_line(sentence, limit=1000))
@@ -183,7 +184,7 @@ def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next:
         text = (
             f"{'' if asks_next else 'Nothing was changed. '}{count} finding{'s' * (count != 1)} can be fixed here."
             if count
-            else f"Fix can do nothing here. {after.verdict.headline}"
+            else f"{NOTHING_TO_FIX} {after.verdict.headline}"
         )
         if count:
             print_hanging(out, mark, clean_line(after.verdict.headline, limit=1000))
@@ -191,13 +192,13 @@ def _print_conclusion(out: Page, result: FixResult, *, is_plan: bool, asks_next:
         if count and not asks_next:
             words = ["tfdoctor fix", *result.requested_codes, "--python"]
             fix_command = f"{' '.join(words)} {shlex.quote(result.environment.interpreter_path)}"
-            out.print(Text("To have it done:"))
+            out.print(Text("To apply:"))
             print_commands(out, [fix_command], 4, style="bold", with_continuations=True)
         if count:
             print_hanging(out, Text(""), "No root needed; `--undo` reverts everything.")
         _print_remaining(out, result)
         return
-    prefix = "" if result.attempts else "Fix can do nothing here. "
+    prefix = "" if result.attempts else f"{NOTHING_TO_FIX} "
     print_hanging(out, mark, clean_line(prefix + after.verdict.headline, limit=1000), style="bold")
     _print_remaining(out, result)
     observed = result.observed
@@ -250,7 +251,7 @@ def render_undo(prefix: str, result: UndoResult, *, width: int = 80, colour: boo
         print_hanging(out, Text("– "), clean_line(note, limit=1000))
     if not result.undone_steps:
         if not result.recovery_notes:
-            print_hanging(out, Text("– "), clean_line(f"fix has changed nothing in {prefix}."))
+            print_hanging(out, Text("– "), clean_line(f"Nothing to undo in {prefix}."))
         return out.text
     for entry in result.undone_steps:
         codes = ", ".join(entry.codes)

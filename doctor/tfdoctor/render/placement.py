@@ -74,7 +74,7 @@ def render_placement(
         print_hanging(
             out,
             Text("  "),
-            f"Beside these, {total_calls:,} call{'s' if total_calls != 1 else ''} of functions, which hold operations.",
+            f"Not listed: {total_calls:,} function call{'s' if total_calls != 1 else ''}, which contain further operations.",
         )
     out.print()
     out.print(Text(f"{data.line_count:,} line{'s' if data.line_count != 1 else ''} read."))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
 from tfdoctor.core.facts import Absent, value_of
-from tfdoctor.core.findings import Severity, Status
+from tfdoctor.core.findings import Cause, Severity, Status
 from tfdoctor.core.text import clean_line, join_words
 from tfdoctor.remedies.undo_hints import describe_root, describe_undo_with_root_note, needs_root
 from tfdoctor.render.finding import (
@@ -253,7 +253,11 @@ def _print_areas(out: Page, report: Report, *, one_line: bool) -> None:
         if one_line and (area in good_areas or (area in unexamined_areas and len(unexamined_areas) > 1)):
             continue
         _print_area(out, area, report.main_finding)
-    reason = "is not installed" if isinstance(report.facts.tensorflow, Absent) else "could not be examined"
+    is_missing = isinstance(report.facts.tensorflow, Absent) and not any(
+        area.name == "TensorFlow" and area.findings and area.findings[0].cause is not Cause.TENSORFLOW_MISSING
+        for area in report.areas
+    )
+    reason = "is not installed" if is_missing else "could not be examined"
     if one_line and len(unexamined_areas) > 1:
         names = ", ".join(area.name for area in unexamined_areas)
         print_hanging(out, format_mark(Status.UNKNOWN), f"{names}: skipped (TensorFlow {reason})")

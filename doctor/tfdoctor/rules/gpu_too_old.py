@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.core import versions
 from tfdoctor.core.causes.steps import Install
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core.text import join_words
 from tfdoctor.prediction.fit.compatibility import find_best_fit
 from tfdoctor.prediction.library_versions import find_cudnn_version
 from tfdoctor.prediction.stages import select_registered_devices
@@ -52,8 +53,16 @@ def check(context: RuleContext) -> Result:
 
 
 def _join_gpus(devices: list[CudaDevice]) -> str:
-    """Return the labels and compute capabilities of the GPUs."""
-    return ", ".join(f"{drivers.format_device(device)}: {device.compute_capability}" for device in devices)
+    """Return the clause that names the GPUs and their compute capabilities."""
+    verb = "has" if len(devices) == 1 else "have"
+    names = join_words(
+        [
+            f"{device.name or 'the card'}{f' (GPU {device.ordinal})' if device.ordinal >= 0 else ''}"
+            for device in devices
+        ]
+    )
+    capabilities = join_words(list(dict.fromkeys(device.compute_capability or "" for device in devices)))
+    return f"{names} {verb} compute capability {capabilities}"
 
 
 def _list_evidence(context: RuleContext, devices: list[CudaDevice]) -> list[Evidence]:
@@ -79,8 +88,7 @@ def _find_minimum_problem(context: RuleContext, build: Build, devices: list[Cuda
         RULE.make_finding(
             Cause.GPU_TOO_OLD,
             Severity.ERROR if devices[0].ordinal >= 0 else Severity.WARNING,
-            f"{context.tensorflow_name} ignores every card below compute capability {build.min_capability}: "
-            f"{_join_gpus(devices)}.",
+            f"{_join_gpus(devices)}, but {context.tensorflow_name} ignores every card below {build.min_capability}.",
             title=f"The card is too old: {context.tensorflow_name} needs compute capability {build.min_capability}",
             short_title=f"too old for {context.tensorflow_name}",
             evidence=_list_evidence(context, devices),
@@ -108,11 +116,9 @@ def _find_code_gap(context: RuleContext, build: Build, devices: list[CudaDevice]
         RULE.make_finding(
             Cause.GPU_TOO_OLD,
             Severity.ERROR if all_fail else Severity.WARNING,
-            f"{_join_gpus(old_gpus)}. {context.tensorflow_name} registers such a card (its floor is {build.min_capability}) "
-            "and has no "
-            f'code that runs on it{_format_build_code(context, build)}: the first operation stops with "no kernel '
-            "image is "
-            'available for execution on the device".',
+            f"{_join_gpus(old_gpus)}. {context.tensorflow_name} has no code for it{_format_build_code(context, build)}. It "
+            f"lists the card all the same, as any from {build.min_capability} on, and the first operation stops with "
+            '"no kernel image is available for execution on the device".',
             title=f"{context.tensorflow_name} has no code for this card (compute capability "
             f"{old_gpus[0].compute_capability})",
             short_title=f"too old for {context.tensorflow_name}",

@@ -84,11 +84,11 @@ def check(context: RuleContext) -> Result:
             f"{cuda_labels or 'another CUDA'} is installed"
         )
         explanation = (
-            f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(names)}. "
-            f"{context.location_phrase.capitalize()} these libraries have other versions."
-            f"{_describe_searched_files(cudas)} A link from the wanted name to another version does not help: the "
-            f"functions inside differ, "
-            "and it fails later or gives wrong results."
+            f"TensorFlow {build.version} is built for CUDA {build.cuda}, whose libraries are not {context.location_phrase}. "
+            "The installed CUDA can stay. Several versions can be installed at once, and NVIDIA's wheels (pip) change only "
+            f"the environment. Not found: {', '.join(names)}.{_describe_searched_files(cudas)} "
+            "A link from the wanted name to another version does not help: the functions inside differ, and it fails later "
+            "or gives wrong results."
         )
     finding = RULE.make_finding(
         Cause.LIBS_WRONG_VERSION,

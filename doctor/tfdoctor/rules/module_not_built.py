@@ -74,7 +74,7 @@ def check(context: RuleContext) -> Result:
             cause,
             Severity.ERROR,
             _explain_missing_module(kernel, module_files),
-            title="NVIDIA's kernel module is built for another kernel, not for the running one"
+            title="NVIDIA's kernel module was built for another kernel than the running one"
             if other_kernels
             else "NVIDIA's kernel module is not installed",
             evidence=evidence,

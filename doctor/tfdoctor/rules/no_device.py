@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.core import versions
 from tfdoctor.core.facts import Absent, SmiFacts, SmiFailure, value_of
 from tfdoctor.core.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.core.text import lower_first
 from tfdoctor.remedies.pip import format_check_command, quote
 from tfdoctor.remedies.system import APT, DNF, PACMAN, get_package_manager
 from tfdoctor.remedies.user_permissions import get_sudo_prefix
@@ -55,7 +56,9 @@ def check(context: RuleContext) -> Result:
     title, explanation, remedies = _explain_no_device(context)
     if context.facts.machine.container:
         remedies = [
-            dataclasses.replace(remedy, text=f"On the host, not in here: {remedy.text}")
+            dataclasses.replace(
+                remedy, text=f"On the host, not in this container: {lower_first(remedy.text)}"
+            )
             for remedy in remedies
         ]
     return [

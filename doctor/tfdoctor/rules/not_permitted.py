@@ -92,7 +92,7 @@ def _build_blocked_finding(context: RuleContext, denials: list[DeniedPath]) -> F
         mount = _find_mount(context, noexec_files[0].path)
         return _build_error_finding(
             f"{mount} is mounted noexec: no library in it can be loaded",
-            f"The loader finds {names_text} and may not map it for execution, because the file system {mount} is mounted "
+            f"The loader finds {names_text} but is not allowed to load them, because the file system {mount} is mounted "
             f'noexec: "failed to map segment from shared object". So {effect}.',
             [Evidence(denial.path, f"is on {mount}, which is mounted noexec") for denial in noexec_files[:5]],
             _make_noexec_remedies(context, mount),
@@ -107,7 +107,7 @@ def _build_blocked_finding(context: RuleContext, denials: list[DeniedPath]) -> F
         )
     return _build_error_finding(
         title,
-        f"The loader passes over what it may not read as if it were nowhere, and so has no {names_text}: {effect}. "
+        f"The loader skips files that it may not read, so it does not find {names_text}: {effect}. "
         f"{_describe_owners(denials)}",
         [Evidence(denial.path, _explain_denial(denial)) for denial in denials[:8]],
         _list_chmod_remedies(context, denials),
@@ -118,8 +118,8 @@ def _build_package_finding(context: RuleContext, package: DeniedPath, denials: l
     """Return the finding that this user may not read TensorFlow's own package."""
     return _build_error_finding(
         f"{package.closed} may not be read by this user: import tensorflow fails",
-        f"{package.path} cannot be looked into, and Python takes what it may not look into for something that is not "
-        f"there. {_describe_owners(denials)}",
+        f"This user may not read {package.path}, and Python treats what it cannot read as missing. "
+        f"{_describe_owners(denials)}",
         [Evidence(denial.path, _explain_denial(denial)) for denial in denials[:8]],
         _list_chmod_remedies(context, denials),
     )

@@ -135,7 +135,13 @@ def _find_allow_growth_problem(context: RuleContext, variables: dict[str, str]) 
             "takes nearly all memory of the card.",
             name=name,
             value=value,
-            remedies=[Remedy("Write it so:", (f"export {name}=true",), steps=(SetVariable(name, "true"),))],
+            remedies=[
+                Remedy(
+                    "Write the word in lower case.",
+                    (f"export {name}=true",),
+                    steps=(SetVariable(name, "true"),),
+                )
+            ],
         )
     ]
 
@@ -149,10 +155,16 @@ def _find_xla_flags_problem(context: RuleContext, variables: dict[str, str]) -> 
     remedies = []
     if value.startswith("xla_"):
         line = f"export {name}={quote('--' + value)}"
-        remedies.append(Remedy("Write it so:", (line,), steps=(SetVariable(name, f"--{value}"),)))
+        remedies.append(
+            Remedy("Write the flag with two hyphens.", (line,), steps=(SetVariable(name, f"--{value}"),))
+        )
     else:
         remedies.append(
-            Remedy("If you did not mean a file of flags:", (f"unset {name}",), steps=(UnsetVariable(name),))
+            Remedy(
+                "Unset it, unless you meant a file of flags.",
+                (f"unset {name}",),
+                steps=(UnsetVariable(name),),
+            )
         )
     return [
         _build_finding(
@@ -203,7 +215,11 @@ def _find_library_path_problems(context: RuleContext, variables: dict[str, str])
             )
         else:
             remedies.append(
-                Remedy("Without these nothing is left:", (f"unset {name}",), steps=(UnsetVariable(name),))
+                Remedy(
+                    "Unset the variable: without these entries it is empty.",
+                    (f"unset {name}",),
+                    steps=(UnsetVariable(name),),
+                )
             )
         findings.append(
             _build_finding(

@@ -50,7 +50,7 @@ def _build_finding(context: RuleContext, failed_lookup: Resolution) -> Finding:
         evidence=[Evidence(path, failed_lookup.error)],
         remedies=[
             Remedy(
-                "Put the plugin aside; or uninstall the package that it belongs to.",
+                "Move the plugin out of the way, or uninstall its package.",
                 (
                     f"mv {quote(path)} {quote(new_path)}",
                     format_check_command(context.target),

@@ -44,9 +44,9 @@ TITLE_BY_FAILURE_KIND = {
     "exited": "This Python ends at once",
     "killed": "This Python is killed when it starts",
     "home": "PYTHONHOME keeps this Python from starting",
-    "site": "This Python does not get through its own start",
+    "site": "This Python does not finish starting up",
     "silent": "This Python does not answer",
-    "rubbish": "This is no Python that answers as one",
+    "rubbish": "This program is not a Python",
 }
 """The title of the finding for each `StartupFailure.kind`."""
 
@@ -143,7 +143,7 @@ def _explain_startup_failure(context: RuleContext, failure: StartupFailure) -> s
             "another Python."
         )
     if failure.kind == "rubbish":
-        return f"{name} runs and does not answer as a Python does: another program goes by that name.{output}"
+        return f"{name} runs, but it is another program with the name of a Python.{output}"
     return f"{name} {failure.how}{detail}.{output}"
 
 

@@ -133,9 +133,9 @@ def _build_mixed_finding(
     return RULE.make_finding(
         Cause.DRIVER_LIB_MISMATCH if has_several_versions else Cause.INCONCLUSIVE,
         Severity.WARNING if has_several_versions else Severity.INFO,
-        f"The driver is here from {sources}"
+        f"The driver was installed from {sources}"
         + (f": {', '.join(sorted(versions))}" if has_several_versions else "")
-        + ". Which of them is used is decided by the loader, and the next update of one breaks it.",
+        + ". The loader decides which one is used, and the next update of either breaks it.",
         title="Several NVIDIA drivers are installed over each other",
         evidence=_list_evidence(packages, installer_version, paths_by_driver),
         remedies=remedies,

@@ -26,7 +26,7 @@ from tfdoctor.rules.shared import drivers
 
 DESCRIPTION_BY_FAILURE_KIND = {
     "timeout": "it does not answer in time: the driver is stuck, or many cards have to be woken up",
-    "garbage": "it prints something that is no answer: another program goes by that name, or it is damaged",
+    "garbage": "it prints something that is no answer: it is another program with that name, or it is damaged",
     "driver_not_communicating": "it cannot talk to the kernel module: that is not loaded, or not built for "
     "this kernel",
     "nvml_driver_not_loaded": "NVML finds no kernel module",
@@ -88,7 +88,7 @@ def _build_smi_finding(context: RuleContext, failure: SmiFailure) -> Finding:
     is_nvml_missing = failure.kind == "libnvidia_ml_missing"
     remedies = [Remedy("Run it by hand and read what it says.", ("nvidia-smi",))]
     if failure.kind == "garbage":
-        remedies = [Remedy("See which program goes by that name.", ("type -a nvidia-smi",))]
+        remedies = [Remedy("See which program has that name.", ("type -a nvidia-smi",))]
     elif not is_nvml_missing:
         remedies.append(drivers.make_kernel_log_remedy(context))
     return RULE.make_finding(

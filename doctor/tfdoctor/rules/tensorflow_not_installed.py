@@ -50,7 +50,7 @@ def check(context: RuleContext) -> Result:
     others_note = (
         "Others that have one are named below."
         if choice is not None and choice.others
-        else "No other one with a TensorFlow was seen where Pythons usually are."
+        else "No other Python with TensorFlow was found in the usual places."
     )
     return [
         RULE.make_finding(

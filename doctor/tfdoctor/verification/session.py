@@ -32,7 +32,7 @@ __all__ = [
 
 STAGE_MEANINGS = {
     "runtime": "a container of the image starts, and a Python answers in it",
-    "driver": "the environment lets TensorFlow find a driver where a driver's libraries lie",
+    "driver": "TensorFlow finds the driver's library",
     "libraries": "the loader gives TensorFlow the CUDA libraries that it opens",
     "import": "TensorFlow imports",
     "visible": "TensorFlow registers such cards behind such a driver",

@@ -188,7 +188,7 @@ def test_hosts_without_an_answer_are_reported_by_kind() -> None:
     gathered = gather_results(make_healthy_hosts(2))
     gathered.add_failure("gone", "lost", "no route")
     gathered.add_failure("slow", "timeout", "")
-    gathered.add_failure("odd", "failed", "what it wrote is no JSON")
+    gathered.add_failure("odd", "failed", "what it wrote is not JSON")
     report = evaluate_fleet("ssh", gathered)
     assert [(item.kind, item.hosts) for item in report.findings] == [
         ("host-silent", ("gone",)),

@@ -74,7 +74,7 @@ def test_screen_explains_missing_kernels() -> None:
     screen = " ".join(render_placement(evaluate(MIXED, "2.10")).split())
     assert "TensorFlow 2.10 has no GPU kernel for StringLength (2): no GPU can run them." in screen
     assert "MatMul (1) has GPU kernels, but none for bfloat16, int32, int64" in screen
-    assert "the log does not say" in screen
+    assert "The log does not say which type" in screen
 
 
 def test_log_of_tensorflow_2_20() -> None:

@@ -134,7 +134,7 @@ def test_function_graph_counts_and_its_calls_do_not() -> None:
         ("__inference_step_12", "GPU:0", 3),
     ]
     assert placement.data.api == "2"
-    assert "4 calls of functions" in render_placement(placement)
+    assert "4 function calls" in render_placement(placement)
 
 
 def test_log_of_function_calls_alone() -> None:

@@ -181,7 +181,7 @@ def test_whole_worker() -> None:
     try:
         worker.queue_output(2, MISSING + SKIPPED)
         assert worker.receive() == (
-            "tfdoctor: TensorFlow gets no GPU (libs-not-installed); the whole answer at the end."
+            "tfdoctor: TensorFlow is not using a GPU (libs-not-installed). Full report when the program ends."
         )
         worker.queue_output(1, b"I tsl/platform/default/dso_loader.cc:1] x\nunfinished")
         analysis = worker.wait_for_answer()
@@ -241,7 +241,7 @@ def test_analysis_of_an_output(
     answer = os.read(answers_read, 10_000)
     for descriptor in (read_end, answers_read):
         os.close(descriptor)
-    assert answer.count(b"tfdoctor: TensorFlow gets no GPU") == messages
+    assert answer.count(b"tfdoctor: TensorFlow is not using a GPU") == messages
     assert (analysis.is_tensorflow_log, analysis.has_loader_lines) == (recognized, loader)
     assert (analysis.placement is not None) is placement
 

@@ -236,7 +236,7 @@ def _assess_disturbance(
     disturbed = [m for m in assessed if m.is_disturbed]
     max_share = max((m.other_programs_share or 0.0 for m in disturbed), default=0.0)
     is_quota_hit = max_share >= 1  # the payload reports 1 if a quota stopped the program
-    extent = f"during {len(disturbed)} of the {len(assessed)} pieces of work that took long enough to tell"
+    extent = f"during {len(disturbed)} of the {len(assessed)} measurements that were long enough to judge"
     if is_quota_hit:
         reasons.append(f"a quota (cgroup) stopped this program at times {extent}")
     elif disturbed:

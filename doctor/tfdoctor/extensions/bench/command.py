@@ -79,8 +79,8 @@ def bench(
     dtype: Annotated[
         str | None,
         option(
-            "Of products (tf32: of these alone) and convolutions: float32, tf32, float16, bfloat16. Default: float32, "
-            "and on each GPU those that it has.",
+            "Number formats of products and convolutions: float32, tf32 (products only), float16, bfloat16. Default: "
+            "float32, and all that each GPU supports.",
             metavar="LIST",
         ),
     ] = None,

@@ -230,7 +230,7 @@ def parse_earlier_run(data: bytes, name: str) -> RawMeasurements:
     try:
         raw = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        message = f"{error_prefix}: it is no JSON."
+        message = f"{error_prefix}: it is not JSON."
         raise UsageError(message) from error
     if not isinstance(raw, dict) or "schema_version" not in raw or not isinstance(raw.get("runs"), list):
         message = f"{error_prefix}: `schema_version` and `runs` are not there."

@@ -87,6 +87,4 @@ def describe_first_calls(measurements: Sequence[Measurement]) -> str:
         for steps, seconds in longest_first
         if seconds >= 0.01 * total_seconds
     ]
-    return (
-        f"First calls took {format_duration(total_seconds)} more, apart from the times: {'; '.join(parts)}."
-    )
+    return f"Not included above: {format_duration(total_seconds)} of one-time work in the first calls: {'; '.join(parts)}."

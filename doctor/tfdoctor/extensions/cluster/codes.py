@@ -27,7 +27,7 @@ CLUSTER_PAGES = (
     ),
     CodePage(
         "json-invalid",
-        "TF_CONFIG is no JSON that TensorFlow can use",
+        "TF_CONFIG is not JSON that TensorFlow can use",
         "The text does not parse, or has another form.",
         "TensorFlow reads TF_CONFIG with json.loads: double quotes, no comma before a closing bracket, no quotes "
         'around the whole. A text without "cluster" means: no cluster, each process trains alone.',

@@ -274,7 +274,7 @@ def _describe_error(text: str, error: Exception) -> str:
     if not text.strip():
         return "it is set but empty" if not text else "it is nothing but white space"
     if isinstance(error, json.JSONDecodeError):
-        return f"it is no JSON, by line {error.lineno}, column {error.colno}: {error.msg}"
+        return f"it is not valid JSON (line {error.lineno}, column {error.colno}: {error.msg})"
     return "it is nested too deeply" if isinstance(error, RecursionError) else "a number in it is too long"
 
 

@@ -70,7 +70,7 @@ FLEET_PAGES = (
     ),
     CodePage(
         "host-differs",
-        "Hosts that are not as most are",
+        "Hosts that differ from the majority",
         "Something that TensorFlow depends on differs from the largest group of hosts.",
         "A host that missed an update, has another image or another variable. It may work all the same.",
         "Bring it to the state of the others, or leave it if the difference is intended.",

@@ -44,7 +44,7 @@ def parse_document(content: bytes) -> dict[str, Any]:
         start = content.find(b"\n{\n")
         data = _parse_json(content[start:]) if start >= 0 else None
     if data is None:
-        raise UnusableResultError("what it wrote is no JSON")
+        raise UnusableResultError("what it wrote is not JSON")
     if not isinstance(data, dict):
         raise UnusableResultError("what it wrote is JSON, but not of tfdoctor")
     error = data.get("error")

@@ -363,7 +363,7 @@ def parse_devcontainer(text: str, file: str) -> ContainerStart | tuple[list[str]
         message = "it is not JSON"
         raise StartFileError(message) from error
     if not isinstance(document, dict):
-        message = "it is no JSON object"
+        message = "it is not a JSON object"
         raise StartFileError(message)
     compose = document.get("dockerComposeFile")
     if compose:

@@ -310,7 +310,7 @@ def _make_kernel_finding(cpu_operations: CpuOperations | None) -> list[Finding]:
             if len(cpu_operations.with_fewer_gpu_types) > MAX_SENTENCES
             else ""
         )
-        parts[-1] += f"{more} Which type each of these had, the log does not say."
+        parts[-1] += f"{more} The log does not say which type each one had."
     total = sum(entry.count for entry in cpu_operations.without_gpu_kernel)
     title = (
         f"{format_operations(total)} on the CPU {'have' if total != 1 else 'has'} no GPU kernel in "

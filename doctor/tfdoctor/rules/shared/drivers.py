@@ -308,7 +308,7 @@ def list_node_problems(context: RuleContext) -> list[str]:
         return []
     errors = [f"{node} may not be opened by this user" for node in driver_result.closed_nodes]
     errors += [
-        f"{node} is refused by the kernel, although its mode lets this user in"
+        f"the kernel denies access to {node} although its file permissions allow it"
         for node in driver_result.refused_nodes
     ]
     nodes = facts.driver.nodes

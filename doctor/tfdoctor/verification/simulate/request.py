@@ -89,9 +89,7 @@ class SimulatedGpus:
         ]
         memory_note = f"the tables do not have it, and the stand-in tells {MEMORY_MIB >> 10} GiB"
         driver_doubts = "its own faults, whether it is installed rightly, and whether this very version knows this very card"
-        nothing_computed_note = (
-            "that anything is computed, rightly or at all: no product, convolution or all-reduce is tried"
-        )
+        nothing_computed_note = "that results are correct: no product, convolution or all-reduce is tried"
         software_note = "cuBLAS, cuDNN, NCCL and the machine code of the kernels: software stood in for them"
         return (
             software_note if computed else nothing_computed_note,
