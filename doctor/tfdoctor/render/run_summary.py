@@ -79,7 +79,8 @@ def render_run(
     if placement is None:
         return text
     if any(finding.code == NOT_PRINTED for finding in placement.findings):
-        return f"{text}\n{_fill_notes([NO_OPERATION_TEXT, *placement_notes], width)}\n"
+        prefix, notes = ("", []) if quiet else ("\n", list(placement_notes))
+        return f"{text}{prefix}{_fill_notes([NO_OPERATION_TEXT, *notes], width)}\n"
     placement_text = render_placement(placement, verbose=verbose, width=width, colour=colour)
     if quiet:
         summary, _, _ = placement_text.partition("\n\n")
