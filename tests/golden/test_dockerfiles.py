@@ -64,7 +64,7 @@ CASES: dict[str, tuple[Option, UserAdditions]] = {
     "cuda-base-2.17.1": (plan("2.17.1", Recipe.CUDA_BASE), UserAdditions()),
     "official-1.14-py3": (plan("1.14.0", Recipe.OFFICIAL), UserAdditions()),
     "official-1.14-py2": (plan("1.14.0", Recipe.OFFICIAL, "2.7"), UserAdditions()),
-    "official-2.4.4": (plan("2.4.4", Recipe.OFFICIAL), UserAdditions()),
+    "official-2.4.3": (plan("2.4.3", Recipe.OFFICIAL), UserAdditions()),
     "conda-cuda-1.14-py37": (plan("1.14.0", Recipe.CONDA_CUDA), UserAdditions()),
     "conda-cuda-2.4-corporate": (
         plan("2.4.4", Recipe.CONDA_CUDA),
@@ -148,7 +148,7 @@ def test_minimum_driver_is_that_of_the_cuda_major() -> None:
     """Override the driver that the base image requires: the plan relies on CUDA's minor-version compatibility."""
     for name, minimum in (
         ("cuda-base-2.17.1", "12.0"),
-        ("official-2.4.4", "11.0"),
+        ("official-2.4.3", "11.0"),
         ("pip-cuda-2.21-py313", "12.0"),
     ):
         assert f'ENV NVIDIA_REQUIRE_CUDA="cuda>={minimum}"\n' in make_context(name).dockerfile

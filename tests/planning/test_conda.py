@@ -15,7 +15,7 @@ from tfdoctor.prediction.fit.models import Host
 
 
 @pytest.mark.parametrize(
-    "version", ["1.13.2", "1.14.0", "1.15.0", "2.0.4", "2.1.4", "2.2.3", "2.3.4", "2.4.4"]
+    "version", ["1.13.2", "1.14.0", "1.15.0", "2.0.4", "2.1.2", "2.2.3", "2.3.4", "2.4.3"]
 )
 def test_old_releases_have_a_conda_option(version: str) -> None:
     """It comes after the tested options, and says that it is only partly tested."""

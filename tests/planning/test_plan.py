@@ -596,13 +596,13 @@ def test_build_command_gives_the_same_base_elsewhere() -> None:
 
 def test_image_without_caveats_is_preferred() -> None:
     """The newest image was made for a newer driver, which it may not need; an older one was made for this driver."""
-    option = find_option(recommend_for("1.15", make_host("8.0", driver="525.60.13")), Recipe.NGC)
+    option = find_option(recommend_for("1.15", make_host("8.0", driver="520.61.05")), Recipe.NGC)
     assert option.base is not None
-    assert option.base.image == "nvcr.io/nvidia/tensorflow:21.10-tf1-py3"
+    assert option.base.image == "nvcr.io/nvidia/tensorflow:22.10-tf1-py3"
     assert not option.serious_count
-    newer = find_option(recommend_for("1.15", make_host("9.0", driver="525.60.13")), Recipe.NGC)
+    newer = find_option(recommend_for("2.17", make_host("9.0", driver="560.28.03")), Recipe.NGC)
     assert newer.base is not None
-    assert newer.base.image == "nvcr.io/nvidia/tensorflow:23.03-tf1-py3", "the older ones have no code for it"
+    assert newer.base.image == "nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "the only one"
     assert newer.serious_count
 
 

@@ -135,7 +135,7 @@ def test_remedies_of_a_sheet() -> None:
     assert make("2.15.1", system="windows").remedies == make("2.15.1").remedies, (
         "it has no GPU code for Windows"
     )
-    texts = [remedy.text for remedy in make("2.4.4").remedies]
+    texts = [remedy.text for remedy in make("2.4.3").remedies]
     image = "Ubuntu 18.04, Python 3.6, CUDA 11.0.3, cuDNN 8.0.4.30"
     assert texts[1] == f"Or TensorFlow's own image: {image}, as its recipe says."
     assert any("conda-forge" in text for text in texts)

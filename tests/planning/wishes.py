@@ -12,7 +12,8 @@ class RequestCase:
     answer: str
     """The recommended TensorFlow.
 
-    `-`: a conflict. `arm64`: a conflict with advice for ARM boards. `ask`: an ambiguous card name. `cpu`: no card, so
+    `-`: a conflict. `old`: a conflict with the installation for the CPU. `arm64`: a conflict with advice for ARM
+    boards. `ask`: an ambiguous card name. `cpu`: no card, so
     the installation without a GPU comes first.
     """
     recipe: str | None = None
@@ -66,7 +67,7 @@ FURTHER_CASES = (
     RequestCase('--gpu "GTX 750" --tf 2.4', "2.4.4"),
     RequestCase('--gpu "Quadro K2000"', "1.4.1"),
     RequestCase('--gpu "GTX 680" --driver 390', "1.4.1"),
-    RequestCase('--gpu "GTX 580"', "-"),
+    RequestCase('--gpu "GTX 580"', "old"),
     RequestCase('--gpu "Tesla K40m" --driver 470.256.02', "2.14.1"),
     RequestCase('--gpu "Tesla P100" --tf 2.21', "2.21.0"),
     # several cards
@@ -83,7 +84,7 @@ FURTHER_CASES = (
     RequestCase('--gpu "RTX 4060 Laptop GPU" --driver 546', "2.21.0"),
     RequestCase('--gpu "RTX 3050 Ti Laptop" --driver 510', "2.14.1"),
     RequestCase('--gpu "NVIDIA A100-SXM4-80GB" --driver 470', "2.14.1"),
-    RequestCase('--gpu "Tesla V100-SXM2-32GB" --driver 418.39 --tf 2.1', "2.1.4"),
+    RequestCase('--gpu "Tesla V100-SXM2-32GB" --driver 418.39 --tf 2.1', "2.1.2"),
     RequestCase("--from mig-instance", "2.21.0"),
     RequestCase('--gpu "NVIDIA L4" --python-version 3.9', "2.20.0"),
     RequestCase("--gpu 10de:1b80 --driver 450", "2.14.1"),

@@ -39,6 +39,7 @@ from tfdoctor.images.emit import EmittedImage, Form, make_default_tag
 from tfdoctor.images.emit import emit as format_emitted
 from tfdoctor.images.folder import group_app_files
 from tfdoctor.images.index_login import find_index_login
+from tfdoctor.images.read.bases import find_base_contents
 from tfdoctor.images.write import (
     DEFAULT_UID,
     MAX_UID,
@@ -222,6 +223,7 @@ def build(
         method=Method.CONTAINER,
         recipe=Recipe(recipe.value) if recipe is not None else None,
         base=validate_reference(base) if base is not None else None,
+        base_contents=find_base_contents(base, compat) if base is not None else None,
         requirements=extras.requirements,
     )
     host = _choose_host(compat, gpus=gpu or (), driver=driver, examines_host=not (anywhere or is_text_only))
@@ -447,8 +449,8 @@ def _adapt_to_base(option: Option) -> Option:
     if is_present:
         return inspect_base(engine, option)
     ERR.write(
-        f"Note: {clean_line(name)} {clean_line(reason)}. A build looks into it, and where it has no Python "
-        f"{option.python}, the Dockerfile is another one, or there is none. First: docker pull {clean_line(name)}\n"
+        f"Note: {clean_line(name)} {clean_line(reason)}. A build looks into it and stops if it has no Python "
+        f"{option.python} and cannot install it. To see its own Dockerfile: docker pull {clean_line(name)}\n"
     )
     return option
 

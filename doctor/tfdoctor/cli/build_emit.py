@@ -35,8 +35,10 @@ def format_command(option: Option, options: Iterable[tuple[str, Sequence[object]
     for a flag. Options whose value is None, False or an empty list are omitted.
     """
     words = [option.commands[0]]
-    # The plan's own command may already name the GPU and the driver.
-    already_named = [option_name for option_name in ("--gpu", "--driver") if f" {option_name} " in words[0]]
+    # The plan's own command may already name the GPU, the driver and the base.
+    already_named = [
+        option_name for option_name in ("--gpu", "--driver", "--base") if f" {option_name} " in words[0]
+    ]
     for option_name, value in options:
         if option_name in already_named:
             continue

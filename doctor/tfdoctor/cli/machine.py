@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core.errors import UsageError
 from tfdoctor.planning.arguments import parse_gpu, validate_driver
-from tfdoctor.prediction.fit.host import build_host
+from tfdoctor.prediction.fit.drivers import is_windows_driver
+from tfdoctor.prediction.fit.host import build_host, find_data_center_gpus
 from tfdoctor.prediction.fit.models import Host
 
 if TYPE_CHECKING:
@@ -37,13 +38,28 @@ def select_host(
     driver = validate_driver(compat, driver)
     if gpus:
         host_gpus = tuple(parse_gpu(compat, name) for name in gpus)
+        has_windows_driver = driver is not None and is_windows_driver(compat, driver)
         return Host(
             cards=host_gpus,
             driver=driver,
             machine="aarch64" if _needs_arm64(compat, host_gpus) else "x86_64",
+            is_wsl=has_windows_driver,
+            has_data_center_gpus=find_data_center_gpus(compat, host_gpus),
+            assumption=_describe_wsl_assumption(compat) if has_windows_driver else "",
         )
     host = build_host(_collect_host_facts(compat, recording_path), compat)
     return dataclasses.replace(host, driver=driver, has_driver_gpus=False) if driver is not None else host
+
+
+def _describe_wsl_assumption(compat: Compat) -> str:
+    """Return what a driver of Windows means for a plan, as part of a sentence."""
+    last = max(
+        (release for release in compat.releases if release.windows_gpu), key=lambda release: release.parsed
+    )
+    return (
+        f"a driver of Windows: this is for Linux under WSL 2, because TensorFlow {last.minor} was the last with GPU "
+        "support on native Windows"
+    )
 
 
 def _needs_arm64(compat: Compat, gpus: Sequence[HostGpu]) -> bool:

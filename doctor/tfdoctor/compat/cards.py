@@ -2,6 +2,7 @@
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
@@ -13,11 +14,13 @@ from tfdoctor.core.records import dataclass
 
 __all__ = [
     "Cards",
+    "DataCenterGpus",
     "Float32Throughput",
     "Generation",
     "MemoryReserve",
     "NvLink",
     "OpenModule",
+    "OtherVendor",
     "PciExpress",
     "TensorCoreThroughput",
     "UnsupportedGpus",
@@ -64,6 +67,30 @@ class Generation:
     capability: Capability
     name: str
     """Best known GPU or series, such as `"RTX 30"`."""
+    sources: Sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataCenterGpus:
+    """The GPUs on which NVIDIA supports forward compatibility (`[data_center]`), by the words of their names."""
+
+    words: tuple[str, ...]
+    """Lower-case words, one of which the name has."""
+    other_brands: tuple[str, ...] = field(metadata={"key": "brands"})
+    """Lower-case words that the name does not have."""
+    sources: Sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherVendor:
+    """A maker of processors that are no NVIDIA GPUs (`[[other_vendor]]`)."""
+
+    NAMED: ClassVar = ("name",)
+    name: str
+    words: tuple[str, ...]
+    """Lower-case words of the names of its processors."""
+    advice: str
+    """What TensorFlow has for them, as a sentence."""
     sources: Sources
 
 
@@ -160,6 +187,8 @@ class Cards:
     open_module: OpenModule
     generations: tuple[Generation, ...] = field(metadata={"key": "generation"})
     """Lowest capability first."""
+    data_center: DataCenterGpus
+    other_vendors: tuple[OtherVendor, ...] = field(metadata={"key": "other_vendor"})
     float32: tuple[Float32Throughput, ...]
     memory_reserve: MemoryReserve = field(metadata={"key": "reserve"})
     tensor_throughputs: tuple[TensorCoreThroughput, ...] = field(metadata={"key": "tensor"})
@@ -176,6 +205,16 @@ class Cards:
             ),
             None,
         )
+
+    def is_data_center(self, name: str) -> bool:
+        """Return whether a GPU is known to be a data-centre GPU by its name (`"Tesla T4"`)."""
+        words = _split_name(name)
+        return bool(words & {*self.data_center.words}) and not words & {*self.data_center.other_brands}
+
+    def find_other_vendor(self, name: str) -> OtherVendor | None:
+        """Return the maker that a name means if it is not the name of an NVIDIA GPU; None if it is not known."""
+        words = _split_name(name)
+        return next((vendor for vendor in self.other_vendors if words & {*vendor.words}), None)
 
     def get_adds_per_clock(self, capability: str) -> int | None:
         """Return the float32 multiply-adds per clock cycle of one multiprocessor; None if not known."""
@@ -209,6 +248,11 @@ class Cards:
             (entry.link_mbps for entry in self.nvlink if entry.capability == capability), None
         )
         return mbps_per_link * links / 1000 if mbps_per_link is not None else None
+
+
+def _split_name(name: str) -> frozenset[str]:
+    """Return the words of a GPU's name in lower case."""
+    return frozenset(re.findall(r"[a-z0-9]+", name.lower()))
 
 
 def load_cards(folder: Path) -> Cards:

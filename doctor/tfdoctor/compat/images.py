@@ -144,6 +144,8 @@ class NgcImage:
     cudnn: str | None = None
     driver: str | None = None
     """The driver branch that it was built for."""
+    compat_drivers: tuple[str, ...] = ()
+    """Older drivers, one for each branch, from which it works on data-centre GPUs; empty if not known."""
     min_capability: str | None = field(default=None, metadata={"key": "lowest"})
     """Lowest compute capability that it supports; None if not known."""
     note: str = ""
@@ -154,6 +156,12 @@ class NgcImage:
     def name(self) -> str:
         """Full name, such as `"nvcr.io/nvidia/tensorflow:25.02-tf2-py3"`."""
         return f"nvcr.io/nvidia/tensorflow:{self.tag}"
+
+    def find_compat_driver(self, driver: str) -> str | None:
+        """Return the entry of `compat_drivers` for the branch of a driver; None if there is none."""
+        return next(
+            (entry for entry in self.compat_drivers if versions.major(entry) == versions.major(driver)), None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

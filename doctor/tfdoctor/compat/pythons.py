@@ -152,6 +152,20 @@ class Pythons:
             systems = self.debian_releases
         return any(entry.is_managed for entry in systems if release in (entry.name, entry.codename))
 
+    def list_pythons(self, system: str, release: str) -> tuple[str, ...]:
+        """Return the final Python versions that a system such as `("ubuntu", "18.04")` provides, its `python3` first.
+
+        The result is empty if the system is not in the table.
+        """
+        default_python = self.get_default_python(system, release)
+        ubuntu = self.find_system(release) if system == "ubuntu" else None
+        others = (
+            [python for python in ubuntu.other_pythons if python not in ubuntu.prerelease_pythons]
+            if ubuntu is not None
+            else []
+        )
+        return (default_python, *others) if default_python is not None else ()
+
     def get_default_python(self, system: str, release: str) -> str | None:
         """Return the version of `python3` in a system such as `("debian", "12")` or `("ubuntu", "jammy")`.
 

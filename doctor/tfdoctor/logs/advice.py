@@ -521,18 +521,27 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
         cuda = versions.major_minor(cuda_set.cuda)
         suggestion = f"Or make a new environment with TensorFlow {exact_version} and CUDA {cuda}."
         remedies.append(Remedy(suggestion, (f"tfdoctor install --tf {release_argument}{machine_options}",)))
-    official_image = context.compat.images.find_official(exact_version)
-    can_build_official = official_image is not None and _is_locked(
-        context, exact_version, (official_image.recipe.python,)
+    # Not every patch release has an image: `build` takes the newest that has one.
+    official_version = next(
+        (
+            candidate.version
+            for candidate in context.compat.select(
+                exact_version if version and version != release.minor else release.minor
+            )
+            if (image := context.compat.images.find_official(candidate.version)) is not None
+            and _is_locked(context, candidate.version, (image.recipe.python,))
+        ),
+        None,
     )
     if (
         has_cuda_packages
-        or can_build_official
+        or official_version is not None
         or context.compat.images.list_ngc(exact_version)
         or _has_base_image(context, release)
     ):
         suggestion = (
-            f"uild a container image of TensorFlow {exact_version} in which it finds them."
+            f"uild a container image of TensorFlow {exact_version if has_cuda_packages else official_version or exact_version} "
+            "in which it finds them."
             f"{_describe_code(context, release)}"
         )
         command = f"tfdoctor build --tf {release_argument}{machine_options}"

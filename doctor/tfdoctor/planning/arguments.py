@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
     from tfdoctor.planning import Option, Recommendation, Request
+    from tfdoctor.planning.models import Suggestion
     from tfdoctor.prediction.fit.models import Host
 
 __all__ = [
@@ -38,6 +39,8 @@ T = TypeVar("T")
 _DRIVER_PATTERN = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,3}")
 _MIN_DRIVER_BRANCH = 100
 """The lowest accepted branch. A lower number is probably a CUDA version."""
+NIGHTLY_NAMES = frozenset({"nightly", "tf-nightly", "tf-nightly-gpu", "tf_nightly"})
+"""What users give as the version to get a nightly build."""
 _MAX_MACHINES = 64
 """Limit for the combinations of GPUs that are planned for if GPU names are ambiguous."""
 _GPU_SEPARATOR = re.compile(r"[,;+&]|\band\b")
@@ -64,9 +67,17 @@ def make_plan(compat: Compat, request: Request, host: Host) -> Recommendation:
         ) from error
     except versions.VersionSyntaxError as error:
         msg = f"--tf: {error}."
-        raise UsageError(
-            msg, hint='A version (2.15.1), its beginning (2.15) or conditions (">=2.10,<2.13").'
-        ) from error
+        hint = 'A version (2.15.1), its beginning (2.15) or conditions (">=2.10,<2.13").'
+        if request.tensorflow in NIGHTLY_NAMES:
+            msg = (
+                f"--tf: {request.tensorflow} is a package of its own, tf-nightly, and another one every day: tfdoctor has "
+                "no tested packages for it."
+            )
+            hint = (
+                "To try it, in an environment of its own: python -m pip install 'tf-nightly[and-cuda]', then tfdoctor "
+                f"check. The newest release that tfdoctor installs is {compat.newest.version}."
+            )
+        raise UsageError(msg, hint=hint) from error
     if len({_summarize_recommendation(recommendation) for recommendation in recommendations}) > 1:
         raise _make_ambiguity_error(
             compat, host, [_format_recommendation(recommendation) for recommendation in recommendations]
@@ -84,19 +95,22 @@ def add_machine_arguments(
     replaced_options = [*(["gpu"] if gpus else []), *(["driver"] if driver else [])]
     pattern = re.compile(rf" --(?:{'|'.join(replaced_options)}) (?:'[^']*'|\S+)")
 
-    def add_arguments(option: Option) -> Option:
+    def add_arguments(option: Option, arguments: Sequence[str] = arguments) -> Option:
         first_command, *other_commands = option.commands
         first_command = pattern.sub("", first_command)  # `recipes.adapt_to_machine` adds them in other words
         return dataclasses.replace(option, commands=(" ".join([first_command, *arguments]), *other_commands))
 
+    def add_kept_arguments(suggestion: Suggestion) -> Suggestion:
+        kept = [
+            argument
+            for argument in arguments
+            if (suggestion.keeps_gpus if argument.startswith("--gpu") else suggestion.keeps_driver)
+        ]
+        return dataclasses.replace(suggestion, option=add_arguments(suggestion.option, kept))
+
     conflict = recommendation.conflict
     if conflict is not None:
-        suggestions = tuple(
-            dataclasses.replace(suggestion, option=add_arguments(suggestion.option))
-            if suggestion.is_same_machine
-            else suggestion
-            for suggestion in conflict.suggestions
-        )
+        suggestions = tuple(map(add_kept_arguments, conflict.suggestions))
         conflict = dataclasses.replace(conflict, suggestions=suggestions)
     return dataclasses.replace(
         recommendation,
@@ -130,13 +144,24 @@ def _summarize_recommendation(recommendation: Recommendation) -> tuple[object, .
     """Return the values that must be equal if two machines are to get the same recommendation."""
     best_option = recommendation.options[0] if recommendation.options else None
     if best_option is None:
-        return ()
+        conflict = recommendation.conflict
+        return () if conflict is None else tuple(suggestion.text for suggestion in conflict.suggestions)
     return best_option.recipe, best_option.tensorflow, best_option.python, best_option.serious_count
 
 
 def _format_recommendation(recommendation: Recommendation) -> str:
-    best_option = recommendation.options[0] if recommendation.options else None
-    return f"TensorFlow {best_option.tensorflow}" if best_option is not None else "there is no way"
+    if recommendation.options:
+        return f"TensorFlow {recommendation.options[0].tensorflow}"
+    version = recommendation.request.tensorflow
+    nearest = next(
+        (
+            f"; TensorFlow {suggestion.option.tensorflow} works"
+            for suggestion in (recommendation.conflict.suggestions if recommendation.conflict else ())
+            if suggestion.keeps_gpus and suggestion.keeps_driver
+        ),
+        "",
+    )
+    return f"no way{f' for TensorFlow {clean_line(version)}' if version else ''}{nearest}"
 
 
 def _make_ambiguity_error(compat: Compat, host: Host, outcomes: Sequence[str]) -> UsageError:
@@ -228,6 +253,10 @@ def parse_gpu(compat: Compat, text: str, option: str = "--gpu") -> HostGpu:
     if gpu_by_id is not None:
         return HostGpu(gpu_by_id.name, gpu_by_id.capability)
     match = compat.find_gpus_by_name(text)
+    vendor = compat.cards.find_other_vendor(text) if match is None else None
+    if vendor is not None and compat.find_gpus_by_name(re.sub(r"(?i)\brx\b", "rtx", text)) is None:
+        msg = f"{option}: `{text}` is by {vendor.name}. tfdoctor and TensorFlow's CUDA builds are for NVIDIA GPUs."
+        raise UsageError(msg, hint=vendor.advice)
     if match is None:
         nearest_names = compat.find_similar_gpu_names(text)
         advice = f"The nearest: {', '.join(nearest_names)}. " if nearest_names else ""

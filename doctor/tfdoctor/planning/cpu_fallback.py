@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
 from tfdoctor.core.findings import Remedy
+from tfdoctor.prediction.build import find_capability_floor
+from tfdoctor.prediction.fit.compatibility import list_candidates
 from tfdoctor.remedies.pip import make_venv_commands
 from tfdoctor.remedies.releases import list_companion_pins
 from tfdoctor.remedies.target import Target
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from tfdoctor.planning.models import Request
     from tfdoctor.prediction.fit.models import Host
 
-__all__ = ["make_machine_remedy", "make_release_remedy"]
+__all__ = ["find_capability_limit", "make_machine_remedy", "make_release_remedy"]
 
 
 def make_release_remedy(target: Target, release: Release, python: str | None) -> Remedy:
@@ -35,9 +37,10 @@ def make_release_remedy(target: Target, release: Release, python: str | None) ->
 def make_machine_remedy(compat: Compat, request: Request, host: Host) -> Remedy | None:
     """Return the remedy that installs the requested TensorFlow, or the newest one, for the machine's CPU.
 
-    Return None if no release fits. Also return None if the machine may have a GPU, unless its processor is ARM.
+    Return None if no release fits. Also return None if the machine may have a GPU that TensorFlow can use, unless its
+    processor is ARM.
     """
-    if not (host.has_no_gpu or is_arm64(host)):
+    if not (host.has_no_gpu or is_arm64(host) or has_only_ancient_gpus(compat, host)):
         return None
     target, python = Target(compat, host), request.python or host.python
     releases = [
@@ -62,7 +65,26 @@ def make_machine_remedy(compat: Compat, request: Request, host: Host) -> Remedy 
     if release is None:
         return None
     release_remedy = make_release_remedy(target, release, python)
-    return Remedy(f"Without a GPU: TensorFlow {release.version} on Python {python}.", release_remedy.commands)
+    owner = "this machine's " if python == host.python else ""
+    return Remedy(
+        f"Without a GPU: TensorFlow {release.version} on {owner}Python {python}.", release_remedy.commands
+    )
+
+
+def find_capability_limit(compat: Compat) -> str:
+    """Return the compute capability below which no release uses a GPU."""
+    floors = (find_capability_floor(release, compat) for release in list_candidates(compat))
+    return min(floors, key=versions.parse_capability)
+
+
+def has_only_ancient_gpus(compat: Compat, host: Host) -> bool:
+    """Return whether the host has GPUs, and all are older than those that any release uses."""
+    limit = find_capability_limit(compat)
+    return bool(host.cards) and not any(
+        versions.is_at_least(capability, limit)
+        for gpu in host.cards
+        for capability in (gpu.capability, *gpu.other_capabilities)
+    )
 
 
 def _select_releases(compat: Compat, spec: str | None) -> Sequence[Release]:

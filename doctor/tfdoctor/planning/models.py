@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tfdoctor.prediction.fit.models import Caveat, Host, Reason
 
 __all__ = [
+    "BaseContents",
     "BaseImage",
     "Component",
     "CondaCuda",
@@ -63,6 +64,18 @@ class Recipe(str, enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class BaseContents:
+    """What is known about an image that the user wants to build on."""
+
+    system: str
+    """The operating system, such as `"ubuntu 18.04"`; "" if unknown."""
+    pythons: tuple[str, ...]
+    """The Python versions that it has or can install."""
+    has_python: bool
+    """Whether it has a Python already, instead of packages that install one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """What the user asks the planner for. None in a field means any value."""
 
@@ -74,6 +87,8 @@ class Request:
     recipe: Recipe | None = None
     base: str | None = None
     """An image to build on instead of the recipe's base image."""
+    base_contents: BaseContents | None = None
+    """What is in `base`; None if there is no such image, or if its Pythons are not known."""
     requirements: tuple[str, ...] = ()
     """Further requirements to install with TensorFlow."""
 
@@ -188,8 +203,10 @@ class Suggestion:
 
     text: str
     option: Option
-    is_same_machine: bool = True
-    """False if it needs another GPU or driver."""
+    keeps_gpus: bool = True
+    """False if it is for other GPUs than those of the request."""
+    keeps_driver: bool = True
+    """False if it is for another driver than that of the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +214,9 @@ class Conflict:
     """The result if no installation satisfies the request."""
 
     reasons: tuple[Reason, ...]
+    """The most important first."""
+    decisive_count: int = 0
+    """The number of reasons, from the first on, that exclude every release by themselves."""
     suggestions: tuple[Suggestion, ...] = ()
     arm64_builds: tuple[Arm64Source, ...] = ()
     """NVIDIA's builds of TensorFlow for this machine, known from third-party reports. tfdoctor cannot install them."""

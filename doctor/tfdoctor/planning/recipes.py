@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
 from tfdoctor.core.findings import Cause
+from tfdoctor.core.text import join_words
 from tfdoctor.planning.bases import add_image_sizes
 from tfdoctor.planning.models import BaseImage, Component, CondaCuda, Option, Recipe, Rejection
 from tfdoctor.prediction.fit import constraints
@@ -35,7 +37,14 @@ if TYPE_CHECKING:
 
     RecipeFunction = Callable[[Compat, Release, Request, Host], "Option | Rejection"]
 
-__all__ = ["RECIPES", "adapt_to_machine", "find_conda_packages", "make_build_command", "try_recipe"]
+__all__ = [
+    "RECIPES",
+    "adapt_to_machine",
+    "find_conda_packages",
+    "has_image",
+    "make_build_command",
+    "try_recipe",
+]
 
 PYTHON2 = "2.7"
 """The Python 2 version of TensorFlow's images."""
@@ -56,6 +65,18 @@ def try_recipe(
         )
     result = RECIPES[recipe](compat, release, request, host)
     return result if isinstance(result, Rejection) else add_image_sizes(compat, result)
+
+
+def has_image(compat: Compat, release: Release, recipe: Recipe) -> bool:
+    """Return whether a ready image of this recipe is known to have the release; True if it needs none."""
+    if recipe is Recipe.OFFICIAL:
+        return compat.images.find_official(release.version) is not None
+    return recipe is not Recipe.NGC or bool(_list_ngc_images(compat, release))
+
+
+def _list_ngc_images(compat: Compat, release: Release) -> list[NgcImage]:
+    """Return NVIDIA's images that have exactly this release, the newest first."""
+    return [image for image in compat.images.list_ngc() if image.tensorflow == release.version]
 
 
 def adapt_to_machine(compat: Compat, option: Option, request: Request, host: Host) -> Option:
@@ -82,6 +103,7 @@ def make_build_command(release: Release, python: str, recipe: Recipe, request: R
     if request.python is not None:
         arguments += ["--python-version", python]
     arguments += ["--recipe", recipe.value]
+    arguments += ["--base", shlex.quote(request.base)] if request.base is not None else []
     return " ".join(arguments)
 
 
@@ -200,10 +222,30 @@ def _choose_python(assessment: Assessment, compat: Compat, release: Release, req
     Without a base image from the user, there must also be a slim image of this Python. If no Python fits, the
     reason is added to the assessment.
     """
+    contents = request.base_contents
+    if contents is not None and not {*contents.pythons} & (
+        {request.python} if request.python is not None else {*release.linux_pythons}
+    ):
+        wheels = join_words(release.linux_pythons)
+        assessment.add_reason(
+            Cause.NO_MATCHING_WHEEL,
+            f"{request.base} has Python {join_words(contents.pythons)}, "
+            + (
+                f"not {request.python}"
+                if request.python is not None
+                else f"and TensorFlow {release.version} has wheels for {wheels}"
+            ),
+            f"pythons.toml: {contents.system}",
+        )
+        return None
     python = request.python or find_newest_python(
         release,
         lambda candidate: (
-            (request.base is not None or compat.images.find_python(candidate) is not None)
+            (
+                compat.images.find_python(candidate) is not None
+                if request.base is None
+                else contents is None or candidate in contents.pythons
+            )
             and is_locked(compat, release, candidate)
         ),
     )
@@ -219,7 +261,10 @@ def _choose_base(
     If there is no slim image, return None and add the reason to the assessment.
     """
     if request.base is not None:
-        return BaseImage(request.base, "", None)
+        contents = request.base_contents
+        if contents is None or contents.has_python or python is None:
+            return BaseImage(request.base, contents.system if contents is not None else "", None)
+        return BaseImage(request.base, contents.system, None, (f"python{python}", f"python{python}-venv"))
     image = compat.images.find_python(python) if python is not None else None
     if python is not None and image is None:
         assessment.add_reason(
@@ -447,10 +492,21 @@ def _is_older(installed: str | None, required: str | None) -> bool:
     )
 
 
+def _check_ready_base(assessment: Assessment, request: Request, repository: str) -> None:
+    """Add a reason if the user's base image is known not to contain TensorFlow."""
+    if request.base_contents is not None:
+        assessment.add_reason(
+            Cause.LIBS_NOT_INSTALLED,
+            f"this recipe builds on an image of {repository}, which {request.base} is not",
+            "images.toml: [[official]]",
+        )
+
+
 def _plan_official(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejection:
     """Return the option of an image of tensorflow/tensorflow, or why it does not work."""
     assessment = Assessment()
     constraints.check_machine(assessment, release, host, container=True)
+    _check_ready_base(assessment, request, "tensorflow/tensorflow")
     image = compat.images.find_official(release.version)
     if image is None:
         assessment.add_reason(
@@ -504,7 +560,7 @@ def _plan_official(compat: Compat, release: Release, request: Request, host: Hos
         tensorflow=release.version,
         python=python,
         cuda=image.recipe.cuda,
-        cudnn=image.recipe.cudnn,
+        cudnn=image.recipe.cudnn or release.cudnn,
         base=base,
         cuda_set=None,
         wheels_to_install=(),
@@ -540,7 +596,10 @@ def _plan_ngc(compat: Compat, release: Release, request: Request, host: Host) ->
     """Return the option of an image of nvcr.io/nvidia/tensorflow, or why it does not work."""
     assessment = Assessment()
     constraints.check_machine(assessment, release, host, container=True)
-    images = [image for image in compat.images.list_ngc() if image.tensorflow == release.version]
+    _check_ready_base(assessment, request, "nvcr.io/nvidia/tensorflow")
+    if assessment.reasons:
+        return _make_rejection(Recipe.NGC, release, assessment.reasons)
+    images = _list_ngc_images(compat, release)
     if not images:
         assessment.add_reason(
             Cause.INCONCLUSIVE,
@@ -582,9 +641,11 @@ def _plan_ngc_images(
                 first_reasons += assessment.reasons
             continue
         if image.driver is not None and host.driver is None:
-            text = f"{image.name} needs driver {image.driver} or newer ({constraints.OLDER_BRANCHES_NOTE})"
             assessment.add_caveat(
-                Cause.DRIVER_TOO_OLD, text, f"images.toml: [[ngc]] {image.tag}", serious=False
+                Cause.DRIVER_TOO_OLD,
+                constraints.describe_image_driver(compat, image, host),
+                f"images.toml: [[ngc]] {image.tag}",
+                serious=False,
             )
         yield Option(
             recipe=Recipe.NGC,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
 from tfdoctor.core.findings import Cause
+from tfdoctor.core.text import join_words
 from tfdoctor.planning import cpu_fallback
 from tfdoctor.planning.models import (
     Conflict,
@@ -18,19 +19,23 @@ from tfdoctor.planning.models import (
     Rejection,
     Suggestion,
 )
-from tfdoctor.planning.recipes import RECIPES, adapt_to_machine, find_conda_packages, try_recipe
+from tfdoctor.planning.recipes import RECIPES, adapt_to_machine, find_conda_packages, has_image, try_recipe
+from tfdoctor.prediction.fit import constraints
 from tfdoctor.prediction.fit.compatibility import choose_preferred, list_candidates
-from tfdoctor.prediction.fit.models import Reason
+from tfdoctor.prediction.fit.models import HostGpu, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tfdoctor.compat import Compat, Release
+    from tfdoctor.compat.arm64 import Arm64Source
     from tfdoctor.planning.models import Request
-    from tfdoctor.prediction.fit.models import Host
+    from tfdoctor.prediction.fit.models import Caveat, Host
 
 __all__ = ["MAX_OPTIONS", "find_best_option", "merge_reasons", "rank_options", "recommend"]
 
+_MACHINE_CAUSES = frozenset({Cause.NO_DEVICE, Cause.DRIVER_TOO_OLD, Cause.GPU_TOO_OLD, Cause.GPU_TOO_NEW})
+"""The causes that no other recipe can change."""
 MAX_OPTIONS = 6
 """Limit for the options in a recommendation. Each recipe has at most one."""
 
@@ -66,7 +71,12 @@ def recommend(
             conflict=None,
             cpu_remedy=cpu_remedy,
         )
-    reasons = merge_reasons(rejections)
+    decisive_reasons = _find_decisive_reasons(compat, request, host, rejections)
+    decisive_texts = {reason.text for reason in decisive_reasons}
+    reasons = [
+        *decisive_reasons,
+        *(reason for reason in merge_reasons(rejections) if reason.text not in decisive_texts),
+    ]
     if not reasons:
         reasons = [
             Reason(
@@ -75,7 +85,11 @@ def recommend(
                 "tensorflow.json",
             )
         ]
-    conflict = Conflict(tuple(reasons), _find_suggestions(compat, request, host) if with_suggestions else ())
+    conflict = Conflict(
+        tuple(reasons),
+        len(decisive_reasons),
+        _find_suggestions(compat, request, host) if with_suggestions else (),
+    )
     return Recommendation(
         request=request,
         host=host,
@@ -84,6 +98,46 @@ def recommend(
         conflict=conflict,
         cpu_remedy=cpu_remedy,
     )
+
+
+def _find_decisive_reasons(
+    compat: Compat, request: Request, host: Host, rejections: Sequence[Rejection]
+) -> list[Reason]:
+    """Return the reasons that exclude every release that matches the request, the most important first."""
+    if request.tensorflow is not None:
+        releases = compat.select(request.tensorflow)
+        names = [release.version for release in releases]
+        if all(release.is_prerelease for release in releases) and request.tensorflow not in names:
+            text = f"TensorFlow {request.tensorflow} is not out yet: the package index has only {join_words(names)}"
+            return [Reason(Cause.NO_MATCHING_WHEEL, text, "tensorflow.json")]
+    else:
+        floor = cpu_fallback.find_capability_limit(compat)
+        pythons = {python for release in list_candidates(compat) for python in release.linux_pythons}
+        if request.python is not None and request.python not in pythons:
+            newest = next(list_candidates(compat))
+            text = (
+                f"no TensorFlow has a wheel for Python {request.python}; the newest, {newest.version}, has them for "
+                f"{join_words(newest.linux_pythons)}"
+            )
+            return [Reason(Cause.NO_MATCHING_WHEEL, text, "tensorflow.json")]
+        too_old = [gpu for gpu in host.cards if not versions.is_at_least(gpu.capability, floor)]
+        if too_old:
+            text = (
+                f"{too_old[0].name} (compute capability {too_old[0].capability}) is older than every TensorFlow with "
+                f"GPU code: the oldest cards that one uses have {floor}"
+            )
+            return [Reason(Cause.GPU_TOO_OLD, text, "tensorflow.json")]
+    texts_by_version: dict[str, set[str]] = {}
+    for rejection in rejections:
+        texts_by_version.setdefault(rejection.tensorflow, set()).update(
+            reason.text for reason in rejection.reasons if reason.cause in _MACHINE_CAUSES
+        )
+    common_texts = set.intersection(*texts_by_version.values()) if texts_by_version else set()
+    reason_by_cause: dict[Cause, Reason] = {}
+    for reason in merge_reasons(rejections):
+        if reason.text in common_texts:
+            reason_by_cause.setdefault(reason.cause, reason)
+    return list(reason_by_cause.values())
 
 
 def _make_arm64_conflict(compat: Compat, host: Host) -> Conflict:
@@ -101,8 +155,24 @@ def _make_arm64_conflict(compat: Compat, host: Host) -> Conflict:
         for kind in [table.find_kind(card.name, capability)]
         if kind is not None
     ]
-    build_by_command = {build.command: build for kind in kinds for build in kind.build_sources}
+    build_by_command = {
+        build.command: _add_driver_note(compat, build, host) for kind in kinds for build in kind.build_sources
+    }
     return Conflict(reasons=(reason,), arm64_builds=tuple(build_by_command.values()))
+
+
+def _add_driver_note(compat: Compat, build: Arm64Source, host: Host) -> Arm64Source:
+    """Return the build with what its image needs of the host's driver, if it is an NGC image in the table."""
+    image = next((image for image in compat.images.ngc_images if build.command.endswith(image.name)), None)
+    if image is None or image.driver is None or host.has_driver_at_least(image.driver):
+        return build
+    assessment = constraints.Assessment()
+    constraints.check_ngc_image(assessment, compat, image, host)
+    results: tuple[Reason | Caveat, ...] = (*assessment.reasons, *assessment.caveats)
+    notes = [result.text for result in results if result.cause is Cause.DRIVER_TOO_OLD] or [
+        constraints.describe_image_driver(compat, image, host)
+    ]
+    return replace(build, text=f"{build.text}. {'. '.join(notes)}")
 
 
 def _find_options(compat: Compat, request: Request, host: Host) -> tuple[list[Option], list[Rejection]]:
@@ -129,6 +199,8 @@ def find_best_option(
     # Do not report the other releases as rejected, because they do not need this recipe.
     if recipe is Recipe.CONDA_CUDA and request.recipe is None:
         releases = [release for release in releases if find_conda_packages(compat, release) is not None]
+    # Nor those without an image if others have one.
+    releases = [release for release in releases if has_image(compat, release, recipe)] or releases
     option = choose_preferred(_try_releases(compat, releases, request, host, recipe, rejections))
     return option, rejections if option is None else _list_newer_rejections(rejections, option)
 
@@ -171,6 +243,8 @@ def _list_newer_rejections(rejections: Sequence[Rejection], option: Option) -> l
 def _select_recipes(request: Request) -> tuple[Recipe, ...]:
     if request.recipe is not None:
         return (request.recipe,)
+    if request.base_contents is not None:  # no image that has TensorFlow
+        return (Recipe.PIP_CUDA,)
     if request.base is not None:
         return (Recipe.PIP_CUDA, Recipe.OFFICIAL)
     return tuple(recipe for recipe in RECIPES if request.method in (None, recipe.method))
@@ -204,13 +278,16 @@ def _make_rank_key(
 def merge_reasons(rejections: Iterable[Rejection]) -> list[Reason]:
     """Return up to twelve distinct reasons of the rejections, the most important first.
 
-    Equally important reasons stay in the order of the rejections.
+    Equally important reasons stay in the order of the rejections. Each cause has a reason.
     """
     reason_by_text: dict[str, Reason] = {}
     for rejection in rejections:
         for reason in rejection.reasons:
             reason_by_text.setdefault(reason.text, reason)
-    return sorted(reason_by_text.values(), key=_get_sort_priority)[:12]
+    reasons = sorted(reason_by_text.values(), key=_get_sort_priority)
+    first_reasons = {reason.cause: reason for reason in reversed(reasons)}
+    further_reasons = [reason for reason in reasons if first_reasons[reason.cause] is not reason]
+    return sorted([*first_reasons.values(), *further_reasons][:12], key=_get_sort_priority)
 
 
 def _get_sort_priority(reason: Reason) -> float:
@@ -230,9 +307,12 @@ def _find_suggestions(compat: Compat, request: Request, host: Host) -> tuple[Sug
         if options and not any(_is_same_option(options[0], suggestion.option) for suggestion in suggestions):
             suggestions.append(
                 Suggestion(
-                    text=text.format(**_make_format_values(options[0])),
+                    text=text.format(
+                        **_make_format_values(compat, changed_request, changed_host, host, options[0])
+                    ),
                     option=options[0],
-                    is_same_machine=changed_host is host,
+                    keeps_gpus=changed_host.cards == host.cards,
+                    keeps_driver=changed_host.driver == host.driver,
                 )
             )
     return tuple(suggestions[:4])
@@ -242,10 +322,35 @@ def _is_same_option(option: Option, other: Option) -> bool:
     return (option.recipe, option.tensorflow, option.python) == (other.recipe, other.tensorflow, other.python)
 
 
-def _make_format_values(option: Option) -> dict[str, str]:
+def _make_format_values(
+    compat: Compat, request: Request, changed_host: Host, host: Host, option: Option
+) -> dict[str, str]:
     """Return the values for the fields in the descriptions of `_relax_request`."""
     location = option.base.image if option.base is not None else "a virtual environment"
-    return {"tensorflow": option.tensorflow, "python": option.python, "where": location, "cuda": option.cuda}
+    if option.recipe is Recipe.NGC:
+        location += " (NVIDIA's own build)"
+    return {
+        "tensorflow": option.tensorflow,
+        "python": option.python,
+        "where": location,
+        "cuda": versions.major_minor(option.cuda),
+        "machine": "this machine"
+        if not host.cards
+        else f"the {host.cards[0].name}"
+        if len(host.cards) == 1
+        else "these cards",
+        "card": _find_example_card(compat, request, changed_host, option) if not changed_host.cards else "",
+    }
+
+
+def _find_example_card(compat: Compat, request: Request, host: Host, option: Option) -> str:
+    """Return the newest card that an option works with, such as ", such as the RTX 20 (7.5)"; "" if none is known."""
+    for generation in reversed(compat.cards.generations):
+        card_host = replace(host, cards=(HostGpu(generation.name, generation.capability),))
+        result = try_recipe(compat, option.release, request, card_host, option.recipe)
+        if isinstance(result, Option) and result.serious_count <= option.serious_count:
+            return f", such as {generation.name} (compute capability {generation.capability})"
+    return ""
 
 
 def _relax_request(compat: Compat, request: Request, host: Host) -> Iterator[tuple[str, Request, Host]]:
@@ -256,10 +361,16 @@ def _relax_request(compat: Compat, request: Request, host: Host) -> Iterator[tup
     if request.recipe is not None:
         any_recipe = replace(request, recipe=None)
         yield "another recipe: TensorFlow {tensorflow} with Python {python}, {where}", any_recipe, host
+    if request.base is not None:
+        yield (
+            "another base: TensorFlow {tensorflow} with Python {python}, {where}",
+            replace(request, base=None, base_contents=None),
+            host,
+        )
     if request.method is not None:
         yield (
             "another method: TensorFlow {tensorflow} with Python {python}, {where}",
-            replace(request, method=None, recipe=None),
+            replace(request, method=None, recipe=None, base=None, base_contents=None),
             host,
         )
     if request.python is not None:
@@ -289,7 +400,7 @@ def _relax_request(compat: Compat, request: Request, host: Host) -> Iterator[tup
             )
     if request.tensorflow is not None:
         yield (
-            "the best TensorFlow for this machine: {tensorflow} with Python {python}, {where}",
+            "the best TensorFlow for {machine}: {tensorflow} with Python {python}, {where}",
             replace(request, tensorflow=None, python=None),
             host,
         )
@@ -308,9 +419,9 @@ def _relax_request(compat: Compat, request: Request, host: Host) -> Iterator[tup
         )
     if host.cards:
         yield (
-            "a different card: TensorFlow {tensorflow} with Python {python}, {where}",
+            "a different card{card}: TensorFlow {tensorflow} with Python {python}, {where}",
             request,
-            replace(host, cards=()),
+            replace(host, cards=(), has_data_center_gpus=None),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.core.findings import Cause, Status
@@ -77,7 +78,11 @@ def render_recommendation(
         else:
             if width >= MIN_TABLE_COLUMNS:
                 _print_table(
-                    out, recommendation.options[:max_items], max_lines, is_for_any_gpu=is_for_any_gpu
+                    out,
+                    recommendation.options[:max_items],
+                    max_lines,
+                    best_label="With a GPU" if recommendation.host.has_no_gpu else "Best",
+                    is_for_any_gpu=is_for_any_gpu,
                 )
             else:
                 for index, option in enumerate(recommendation.options[:max_items]):
@@ -103,21 +108,23 @@ def _print_cpu_option(out: Page, remedy: Remedy, mark: str) -> None:
 def _list_caveats(option: Option, *, is_for_any_gpu: bool) -> list[str]:
     """Return the important caveats of an option.
 
-    `is_for_any_gpu` says whether no GPU is specified, so that a limit to older GPUs is important as well.
+    `is_for_any_gpu` says whether no GPU is specified, so that the limits of the GPUs are important as well.
     """
     return [
         clean_line(caveat.text, limit=1000)
         for caveat in option.caveats
         if caveat.is_serious
         or caveat.cause is Cause.DRIVER_TOO_OLD
-        or (is_for_any_gpu and caveat.cause is Cause.GPU_TOO_NEW)
+        or (is_for_any_gpu and caveat.cause in (Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD))
     ]
 
 
-def _print_table(out: Page, options: Sequence[Option], max_lines: int, *, is_for_any_gpu: bool) -> None:
+def _print_table(
+    out: Page, options: Sequence[Option], max_lines: int, *, best_label: str, is_for_any_gpu: bool
+) -> None:
     """Print the options as a table, followed by commands and by the caveats as footnotes.
 
-    The commands are those of the best option and of the best option with the other method.
+    The commands are those of the best option, after `best_label`, and of the best option with the other method.
     """
     caveats = list(
         dict.fromkeys(
@@ -131,7 +138,7 @@ def _print_table(out: Page, options: Sequence[Option], max_lines: int, *, is_for
         ]
         size = format_bytes(option.size_bytes) if option.size_bytes is not None else "?"
         # The table has only the major and minor versions.
-        cuda, cudnn = (".".join(text.split(".")[:2]) for text in (option.cuda, option.cudnn or ""))
+        cuda, cudnn = (".".join(text.split(".")[:2]) for text in (option.cuda, option.cudnn or "?"))
         rows.append(
             (option.tensorflow, option.python, cuda, cudnn, _format_method(option), size, ", ".join(numbers))
         )
@@ -152,7 +159,7 @@ def _print_table(out: Page, options: Sequence[Option], max_lines: int, *, is_for
         )
         out.print(row_mark + Text("  ".join(cells), style="" if number else "bold"), wrap=False)
     out.print()
-    _print_command(out, "Best", options[0], style="bold")
+    _print_command(out, best_label, options[0], style="bold")
     alternative = next((option for option in options if option.method is not options[0].method), None)
     if alternative is not None:
         _print_command(out, "No container" if options[0].base is not None else "Container", alternative)
@@ -273,9 +280,11 @@ def _describe_host(host: Host) -> str:
     )
     driver = f"driver {host.driver}" if host.driver else "driver not known"
     if host.driver is not None and "." not in host.driver:  # the user named only a branch, such as 535
-        driver = f"the newest driver of branch {host.driver}"
+        driver = f"a driver of branch {host.driver}"
     notes = [""]  # so that a comma comes before the first note
-    if host.is_wsl:
+    if host.assumption:
+        notes.append(host.assumption)
+    elif host.is_wsl:
         notes.append("under WSL, where the Windows driver counts")
     if host.machine.lower() in ("aarch64", "arm64"):
         notes.append("a machine with a 64-bit ARM processor")
@@ -412,12 +421,24 @@ def _print_rootless_commands(out: Page, option: Option) -> bool:
 def _select_reasons(recommendation: Recommendation) -> list[Reason]:
     """Return the decisive reasons for a conflict.
 
-    If no version was requested, these are the reasons against the newest release, else one reason for each cause.
+    If no reason excludes every release by itself, return one reason for each cause. If no version was requested, these
+    are the first reasons against the newest releases with one recipe.
     """
+    assert recommendation.conflict is not None  # noqa: S101 - the caller has checked this
+    reasons = recommendation.conflict.reasons
+    if recommendation.conflict.decisive_count:
+        return list(reasons[: recommendation.conflict.decisive_count])
     if recommendation.request.tensorflow is None and recommendation.rejections:
-        return list(recommendation.rejections[0].reasons)
+        recipe = recommendation.rejections[0].recipe
+        reasons = tuple(
+            replace(reason, text=f"{'an older one' if index else 'the newest'}: {reason.text}")
+            for index, rejection in enumerate(
+                item for item in recommendation.rejections if item.recipe is recipe
+            )
+            for reason in rejection.reasons
+        )
     reasons_by_cause: dict[Cause, Reason] = {}
-    for reason in recommendation.conflict.reasons if recommendation.conflict is not None else ():
+    for reason in reasons:
         reasons_by_cause.setdefault(reason.cause, reason)
     return list(reasons_by_cause.values())
 

@@ -95,7 +95,7 @@ def test_caveats_of_the_release_itself(changes: dict[str, Any], texts: list[str]
         ("2.21.0", ["5.0", "5.0", "9.0"], "12.5", "9.3", [Cause.GPU_TOO_OLD], []),
         ("2.20.0", ["12.0"], "12.5", "9.3", [Cause.GPU_TOO_NEW], []),
         ("2.18.1", ["12.0"], "12.5", "9.3", [Cause.GPU_TOO_NEW], []),
-        ("2.18.1", [], "12.5", "9.3", [], [(Cause.GPU_TOO_NEW, False)]),
+        ("2.18.1", [], "12.5", "9.3", [], [(Cause.GPU_TOO_NEW, False), (Cause.GPU_TOO_OLD, False)]),
         ("2.18.1", ["8.9"], "11.2", "8.1", [], []),
         ("2.18.1", ["9.0"], "11.2", "8.1", [Cause.GPU_TOO_NEW], []),
         ("2.10.1", ["9.0"], "11.8", "8.6", [], [(Cause.GPU_TOO_NEW, True)]),
@@ -477,3 +477,36 @@ def test_json_of_a_row() -> None:
             replace(row, release=replace(row.release, **changes)).as_dict(lambda _: None)[field] == expected
         )
     assert row.as_dict(lambda _: None)["code"] == "native"
+
+
+@pytest.mark.parametrize(
+    ("fields", "cause", "text"),
+    [
+        # NVIDIA's notes allow branch 470 from 470.57 on, and not branch 510.
+        ({"driver": "470.57.02", "has_data_center_gpus": True}, None, "branch 470 from 470.57 on runs it"),
+        ({"driver": "470", "has_data_center_gpus": True}, None, "branch 470 from 470.57 on runs it"),
+        ({"driver": "470.42.01", "has_data_center_gpus": True}, Cause.DRIVER_TOO_OLD, "also branch 470 from"),
+        ({"driver": "510.85.02", "has_data_center_gpus": True}, Cause.DRIVER_TOO_OLD, "also branch 470 from"),
+        (
+            {"driver": "470.57.02", "has_data_center_gpus": False},
+            Cause.DRIVER_TOO_OLD,
+            "driver 545 or newer; here",
+        ),
+        ({"driver": "470.57.02"}, Cause.DRIVER_TOO_OLD, "also branch 470 from 470.57 on, branch 525"),
+    ],
+)
+def test_forward_compatibility_of_an_image(fields: dict[str, Any], cause: Cause | None, text: str) -> None:
+    (image,) = (image for image in COMPAT.images.ngc_images if image.tag == "24.05-tf2-py3")
+    assessment = Assessment()
+    constraints.check_ngc_image(assessment, COMPAT, image, make_host("7.5", **fields))
+    assert list_causes(assessment) == ([cause] if cause else [])
+    (result,) = (*assessment.reasons, *assessment.caveats)
+    assert text in result.text
+
+
+def test_branches_that_do_not_drive_a_gpu_are_not_named() -> None:
+    (image,) = (image for image in COMPAT.images.ngc_images if image.tag == "25.02-tf2-py3")
+    assert "data-center" not in constraints.describe_image_driver(COMPAT, image, make_host("10.0"))
+    hopper = constraints.describe_image_driver(COMPAT, image, make_host("9.0"))
+    assert "branch 550" in hopper
+    assert "branch 470" not in hopper

@@ -362,10 +362,8 @@ def inspect_base(engine: ContainerEngine, option: Option) -> Option:
     versions_in_image = [python_version for python_version, *_ in pythons]
     has_version = version in versions_in_image
     packages: tuple[str, ...] = ()
-    default_python = (
-        Compat.load().pythons.get_default_python(*system.split(" ", 1)) if " " in system else None
-    )
-    if has_apt and needs_venv and (has_version or default_python == version):
+    packaged_pythons = Compat.load().pythons.list_pythons(*system.split(" ", 1)) if " " in system else ()
+    if has_apt and needs_venv and (has_version or version in packaged_pythons):
         packages = (f"python{version}", f"python{version}-venv")
     elif has_apt and not needs_venv and has_version and major >= 3:
         packages = ("python3-pip",)
@@ -374,7 +372,7 @@ def inspect_base(engine: ContainerEngine, option: Option) -> Option:
             option,
             base=replace(base, system=system, python_command=f"python{version}", python_packages=packages),
         )
-    available = ", ".join(dict.fromkeys(versions_in_image)) or default_python or "none"
+    available = ", ".join(dict.fromkeys(versions_in_image)) or ", ".join(packaged_pythons) or "none"
     msg = f"{base.image} ({system or 'of an unknown system'}) has no Python {version} to build with."
     raise BaseImageError(
         msg, hint=f"It has {available}: --python-version {available.split(', ')[0]}, or another --base."

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Literal
 
 from tfdoctor.core import versions
 from tfdoctor.images.read.models import SourceLine
+from tfdoctor.planning.models import BaseContents
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
 
-__all__ = ["BaseReference", "describe_base", "explain_deleted_tag", "is_known_tag"]
+__all__ = ["BaseReference", "describe_base", "explain_deleted_tag", "find_base_contents", "is_known_tag"]
 
 BaseKind = Literal["cuda", "official", "ngc", "python", "plain", "unknown"]
 _CUDA_TAG = re.compile(
@@ -96,6 +97,20 @@ def describe_base(reference: str | None, written: str, line: int, compat: Compat
     return base or BaseReference(
         "unknown", reference, line, tag, unknown_reason=f"what is in {reference} is not known to tfdoctor"
     )
+
+
+def find_base_contents(reference: str, compat: Compat) -> BaseContents | None:
+    """Return what is known about an image to build on; None if its Pythons are not known, or if it has TensorFlow."""
+    base = describe_base(reference, reference, 0, compat)
+    if base.python is None or base.kind not in ("plain", "python", "cuda"):
+        return None
+    has_python = base.kind == "python"
+    if base.ubuntu_release is not None:
+        system, release = "ubuntu", base.ubuntu_release
+    else:
+        system, release = "debian", base.tag.partition("-")[0].split(".")[0]
+    pythons = (base.python,) if has_python else compat.pythons.list_pythons(system, release)
+    return BaseContents("" if has_python else f"{system} {release}", pythons, has_python) if pythons else None
 
 
 def _recognize_base(

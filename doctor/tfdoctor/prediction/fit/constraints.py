@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
 from tfdoctor.core.findings import Cause
+from tfdoctor.core.text import join_words
 from tfdoctor.prediction.build import find_capability_floor
 from tfdoctor.prediction.fit.drivers import find_driver_refusal
 from tfdoctor.prediction.fit.models import Caveat, Reason
@@ -19,19 +20,16 @@ if TYPE_CHECKING:
     from tfdoctor.prediction.fit.models import Host, HostGpu
 
 __all__ = [
-    "OLDER_BRANCHES_NOTE",
     "Assessment",
     "check_gpus_and_driver",
     "check_machine",
     "check_ngc_image",
     "check_release",
+    "describe_image_driver",
     "find_exceeded_capability",
     "find_jit_driver",
     "find_platform",
 ]
-
-OLDER_BRANCHES_NOTE = "on data-center cards, NVIDIA's notes for the image may allow older branches"
-"""The exception to the driver of an NGC image. The table of images does not have these branches."""
 
 
 class Assessment:
@@ -136,6 +134,7 @@ def _collect_gpu_results(
     assessment = Assessment()
     if not gpus:
         _warn_about_newest_gpus(assessment, compat, cuda)
+        _describe_kernel_code(assessment, compat, release, cuda)
     if any(" MIG " in gpu.name for gpu in gpus):
         assessment.add_caveat(
             Cause.NO_DEVICE,
@@ -266,6 +265,30 @@ def _warn_about_newest_gpus(assessment: Assessment, compat: Compat, cuda: str) -
         )
 
 
+def _describe_kernel_code(assessment: Assessment, compat: Compat, release: Release, cuda: str) -> None:
+    """Add a caveat for hosts with unknown GPUs that names the GPUs that a release has cubins for."""
+    generations = compat.cards.generations
+    codes = [compat.find_code(release, generation.capability) for generation in generations]
+    native = [generation for generation, code in zip(generations, codes, strict=True) if code == "native"]
+    if not native:
+        return
+    newer_codes = codes[len(codes) - codes[::-1].index("native") :]
+    newer = (
+        ""
+        if not newer_codes or find_exceeded_capability(compat, cuda, generations[-1].capability) is not None
+        else "; for newer cards, the driver compiles its PTX"
+        if all(code == "jit" for code in newer_codes)
+        else "; it does not work on all newer cards"
+    )
+    assessment.add_caveat(
+        Cause.GPU_TOO_OLD,
+        f"TensorFlow {release.version} has machine code for {native[0].name} to {native[-1].name} (compute capability "
+        f"{native[0].capability} to {native[-1].capability}){newer}",
+        format_release_source(release),
+        serious=False,
+    )
+
+
 def find_exceeded_capability(compat: Compat, cuda: str, capability: str) -> str | None:
     """Return the newest capability that a CUDA version supports, if the GPU is of a newer generation.
 
@@ -317,11 +340,25 @@ def check_ngc_image(assessment: Assessment, compat: Compat, image: NgcImage, hos
             _check_libraries(assessment, compat, gpu, image.cuda)
             if image.cudnn is not None:
                 _check_cudnn(assessment, compat, gpu, image.cudnn)
+    if not host.cards:
+        _warn_about_newest_gpus(assessment, compat, image.cuda)
+        if min_capability is not None:
+            text = f"{image.name} begins at compute capability {min_capability}{note}"
+            assessment.add_caveat(Cause.GPU_TOO_OLD, text, source, serious=False)
     _check_last_branch(assessment, compat, image.cuda, host)
     if host.driver is None or image.driver is None or not check_driver_support(assessment, compat, host):
         return
     if host.has_driver_at_least(image.driver):
         _warn_about_branch(assessment, host.driver, image.driver, source)
+        return
+    compat_driver = image.find_compat_driver(host.driver)
+    if compat_driver is not None and host.has_driver_at_least(compat_driver) and host.has_data_center_gpus:
+        assessment.add_caveat(
+            Cause.DRIVER_TOO_OLD,
+            f"{image.name} is made for driver {image.driver}; {format_driver_branch(compat_driver)} runs it, too, by "
+            "NVIDIA's forward compatibility for data-center cards",
+            source,
+        )
         return
     minimum = compat.find_driver_minimum(image.cuda, find_platform(host))
     if minimum.minimum is not None and host.has_driver_at_least(minimum.minimum):
@@ -334,9 +371,36 @@ def check_ngc_image(assessment: Assessment, compat: Compat, image: NgcImage, hos
     else:
         assessment.add_reason(
             Cause.DRIVER_TOO_OLD,
-            f"{image.name} needs driver {image.driver}; here is {host.driver} ({OLDER_BRANCHES_NOTE})",
+            f"{describe_image_driver(compat, image, host)}; here is {host.driver}",
             source,
         )
+
+
+def format_driver_branch(driver: str) -> str:
+    """Return a driver, from which on its branch works, as text: "branch 470 from 470.57 on"."""
+    branch = f"branch {versions.major(driver)}"
+    return f"{branch} from {driver} on" if "." in driver else branch
+
+
+def describe_image_driver(compat: Compat, image: NgcImage, host: Host) -> str:
+    """Return the driver that an NGC image needs, with the older branches that data-centre GPUs allow.
+
+    They are omitted if the host has other GPUs, and those that do not support the host's GPUs.
+    """
+    text = f"{image.name} needs driver {image.driver} or newer"
+    if host.has_data_center_gpus is False:
+        return text
+    if not image.compat_drivers:
+        return f"{text} (on data-center cards, NVIDIA's notes for the image may allow older branches)"
+    branches = [
+        format_driver_branch(driver)
+        for driver in image.compat_drivers
+        if not any(
+            find_driver_refusal(compat, str(versions.major(driver)), gpu, find_platform(host))
+            for gpu in host.cards
+        )
+    ]
+    return f"{text} (on data-center cards also {join_words(branches)})" if branches else text
 
 
 # ---------------------------------------------------------------- driver
@@ -386,7 +450,7 @@ def _warn_about_branch(assessment: Assessment, driver: str, minimum: str, source
     if not versions.is_at_least(driver, minimum):
         assessment.add_caveat(
             Cause.DRIVER_TOO_OLD,
-            f"driver branch {driver} must be {minimum} or newer",
+            f"of branch {driver}, only driver {minimum} or newer works",
             source,
             serious=False,
         )
@@ -409,8 +473,9 @@ def _check_jit_driver(assessment: Assessment, compat: Compat, release: Release, 
         cuda_release = compat.find_cuda_release(cuda)
         assessment.add_reason(
             Cause.DRIVER_TOO_OLD,
-            f"{share} kernels of TensorFlow {release.version} have to be compiled for {_format_gpu(gpu)}, which "
-            f"needs driver {own_driver} (CUDA {versions.major_minor(cuda)}); here is {host.driver}",
+            f"{share} kernels of TensorFlow {release.version} have no machine code for {_format_gpu(gpu)}: the "
+            f"driver compiles them from PTX, and theirs is of CUDA {versions.major_minor(cuda)}, which takes driver "
+            f"{own_driver} or newer; here is {host.driver}",
             f"cuda.toml: [[release]] {cuda_release.version if cuda_release is not None else ''}".rstrip(),
         )
 

@@ -20,9 +20,14 @@ __all__ = [
     "find_driver_version",
     "find_first_driver",
     "find_newest_driver",
+    "is_windows_driver",
     "list_known_drivers",
     "list_refusal_limits",
 ]
+
+
+_LINUX_BRANCH_STEP = 5
+"""The step between the numbers of driver branches for Linux, except the oldest."""
 
 
 def find_driver_version(facts: Facts) -> tuple[str, str] | None:
@@ -59,6 +64,21 @@ def list_known_drivers(compat: Compat, platform: Platform = "linux") -> list[str
         for driver in (minimum.toolkit_driver, minimum.minimum)
     }
     return sorted(filter(None, drivers), key=versions.parse_numbers, reverse=True)
+
+
+def is_windows_driver(compat: Compat, driver: str) -> bool:
+    """Return whether a driver is known to exist for Windows only, such as 546.12.
+
+    Windows has the branches of Linux and branches of its own. The newer branches of Linux are multiples of five.
+    """
+    branch = versions.major(driver)
+    linux_branches = {versions.major(known) for known in list_known_drivers(compat)}
+    windows_branches = {versions.major(known) for known in list_known_drivers(compat, "windows")}
+    first_regular = max((known for known in linux_branches if known % _LINUX_BRANCH_STEP), default=0)
+    is_irregular = (
+        first_regular < branch < max(linux_branches, default=0) and branch % _LINUX_BRANCH_STEP != 0
+    )
+    return branch not in linux_branches and (branch in windows_branches or is_irregular)
 
 
 def _find_dropped_support(compat: Compat, driver: str, gpu: HostGpu) -> tuple[Cause, str, str] | None:

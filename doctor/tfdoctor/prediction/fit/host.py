@@ -11,10 +11,12 @@ from tfdoctor.prediction.fit.drivers import find_driver_version
 from tfdoctor.prediction.fit.models import Host, HostGpu
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdoctor.compat import Compat
     from tfdoctor.core.facts import Facts
 
-__all__ = ["build_host"]
+__all__ = ["build_host", "find_data_center_gpus"]
 
 
 def build_host(facts: Facts, compat: Compat) -> Host:
@@ -35,7 +37,15 @@ def build_host(facts: Facts, compat: Compat) -> Host:
         has_engine=_has_engine(facts),
         has_driver_gpus=_has_gpus_from_driver(facts),
         has_no_gpu=not gpus and _has_no_gpu(facts),
+        has_data_center_gpus=find_data_center_gpus(compat, gpus),
     )
+
+
+def find_data_center_gpus(compat: Compat, gpus: Sequence[HostGpu]) -> bool | None:
+    """Return whether all GPUs are data-centre GPUs by their names; None if a name is not known."""
+    if not gpus or any(gpu.name == f"compute capability {gpu.capability}" for gpu in gpus):
+        return None
+    return all(compat.cards.is_data_center(gpu.name) for gpu in gpus)
 
 
 def _has_gpus_from_driver(facts: Facts) -> bool:

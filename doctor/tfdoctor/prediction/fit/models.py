@@ -46,6 +46,11 @@ class Host:
     has_no_gpu: bool = False
     """Whether the PCI bus was examined and has no NVIDIA GPU."""
 
+    has_data_center_gpus: bool | None = None
+    """Whether all GPUs are data-centre GPUs, for which NVIDIA supports forward compatibility; None if not known."""
+    assumption: str = ""
+    """What was assumed about a machine that the user described, as part of a sentence; "" if nothing."""
+
     @property
     def options(self) -> list[str]:
         """The command-line options that describe this host, such as ["--gpu 8.6", "--driver 535.104.05"]."""

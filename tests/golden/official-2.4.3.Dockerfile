@@ -1,10 +1,10 @@
-# TensorFlow 2.4.4, Python 3.6, CUDA 11.0.3, cuDNN 8.0.4.30 (official); made by tfdoctor VERSION.
-FROM tensorflow/tensorflow:2.4.4-gpu
+# TensorFlow 2.4.3, Python 3.6, CUDA 11.0.3, cuDNN 8.0.4.30 (official); made by tfdoctor VERSION.
+FROM tensorflow/tensorflow:2.4.3-gpu
 USER 0
 ARG DEBIAN_FRONTEND=noninteractive
 ARG PIP_DISABLE_PIP_VERSION_CHECK=1
 ARG PIP_ROOT_USER_ACTION=ignore
-ARG SOURCE_DATE_EPOCH=1635724800
+ARG SOURCE_DATE_EPOCH=1628553600
 
 # Every step ends with settle.sh: two builds of this file give the same files.
 COPY settle.sh /usr/local/share/tfdoctor/
@@ -33,11 +33,11 @@ ENV CUDA_CACHE_MAXSIZE=2147483648
 ENV NVIDIA_VISIBLE_DEVICES=all
 ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility
 ENV NVIDIA_REQUIRE_CUDA="cuda>=11.0"
-LABEL org.opencontainers.image.title="TensorFlow 2.4.4 for NVIDIA GPUs" \
+LABEL org.opencontainers.image.title="TensorFlow 2.4.3 for NVIDIA GPUs" \
       org.opencontainers.image.description="Python 3.6, CUDA 11.0.3, cuDNN 8.0.4.30" \
-      org.opencontainers.image.version="2.4.4" \
-      org.opencontainers.image.base.name="tensorflow/tensorflow:2.4.4-gpu" \
-      io.tfdoctor.plan="{\"cuda\": \"11.0.3\", \"cudnn\": \"8.0.4.30\", \"python\": \"3.6\", \"recipe\": \"official\", \"tensorflow\": \"2.4.4\"}" \
+      org.opencontainers.image.version="2.4.3" \
+      org.opencontainers.image.base.name="tensorflow/tensorflow:2.4.3-gpu" \
+      io.tfdoctor.plan="{\"cuda\": \"11.0.3\", \"cudnn\": \"8.0.4.30\", \"python\": \"3.6\", \"recipe\": \"official\", \"tensorflow\": \"2.4.3\"}" \
       io.tfdoctor.version="VERSION"
 USER 1000
 WORKDIR /workspace
