@@ -521,29 +521,30 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
         cuda = versions.major_minor(cuda_set.cuda)
         suggestion = f"Or make a new environment with TensorFlow {exact_version} and CUDA {cuda}."
         remedies.append(Remedy(suggestion, (f"tfdoctor install --tf {release_argument}{machine_options}",)))
-    # Not every patch release has an image: `build` takes the newest that has one.
+    # Not every patch release has an image: another one of the same minor may.
     official_version = next(
         (
             candidate.version
-            for candidate in context.compat.select(
-                exact_version if version and version != release.minor else release.minor
-            )
+            for spec in (exact_version, release.minor)
+            for candidate in context.compat.select(spec)
             if (image := context.compat.images.find_official(candidate.version)) is not None
             and _is_locked(context, candidate.version, (image.recipe.python,))
         ),
         None,
     )
-    if (
+    has_exact_image = (
         has_cuda_packages
-        or official_version is not None
-        or context.compat.images.list_ngc(exact_version)
+        or bool(context.compat.images.list_ngc(exact_version))
         or _has_base_image(context, release)
-    ):
+    )
+    image_version = exact_version if has_exact_image else official_version
+    if image_version is not None:
         suggestion = (
-            f"uild a container image of TensorFlow {exact_version if has_cuda_packages else official_version or exact_version} "
-            "in which it finds them."
+            f"uild a container image of TensorFlow {image_version} in which it finds them."
             f"{_describe_code(context, release)}"
         )
+        if image_version != exact_version and release_argument != release.minor:
+            release_argument = image_version
         command = f"tfdoctor build --tf {release_argument}{machine_options}"
         if has_cuda_packages:
             remedies.append(Remedy(f"Or b{suggestion}", (command,)))
