@@ -303,7 +303,7 @@ def build_with(api: FakeApi, option: Option, **settings: Any) -> list[str]:
 
 
 def test_base_is_pulled_once_and_the_finished_image_replaces_the_unfinished() -> None:
-    option = plan(Recipe.OFFICIAL, "2.4.4")
+    option = plan(Recipe.OFFICIAL, "2.4.3")
     assert option.base is not None
     unfinished = make_unfinished_image_name("mine:1")
     api = FakeApi()
@@ -330,7 +330,7 @@ def test_base_that_cannot_be_pulled(state: Any, monkeypatch: pytest.MonkeyPatch)
     api = FakeApi()
     api.errors["pull"] = [make_api_error("dial tcp: no route")]
     with pytest.raises((BaseImageError, EngineError)) as caught:
-        build_with(api, plan(Recipe.OFFICIAL, "2.4.4"))
+        build_with(api, plan(Recipe.OFFICIAL, "2.4.3"))
     is_asked = state in ("unreachable", "unclear")
     assert ("pull" in api.calls) is is_asked
     assert isinstance(caught.value, EngineError) is is_asked
@@ -346,7 +346,7 @@ def test_base_that_cannot_be_pulled(state: Any, monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_base_is_pinned_to_the_digest_of_its_registry(digests: tuple[str, ...], expected: str | None) -> None:
-    option = dataclasses.replace(plan(Recipe.OFFICIAL, "2.4.4"), base=BaseImage("x:1", "", "python3"))
+    option = dataclasses.replace(plan(Recipe.OFFICIAL, "2.4.3"), base=BaseImage("x:1", "", "python3"))
     api = FakeApi()
     api.images = {"x:1": {"RepoDigests": digests}}
     pinned = pin_base(make_engine(api), option)
@@ -396,7 +396,7 @@ def test_base_is_pinned_to_the_digest_of_its_registry(digests: tuple[str, ...], 
 )
 def test_python_of_a_base_image(recipe: Recipe, output: str, expected: tuple[str, ...] | str) -> None:
     option = (
-        plan(Recipe.PIP_CUDA, "2.15", python="3.11") if recipe is Recipe.PIP_CUDA else plan(recipe, "2.4.4")
+        plan(Recipe.PIP_CUDA, "2.15", python="3.11") if recipe is Recipe.PIP_CUDA else plan(recipe, "2.4.3")
     )
     option = dataclasses.replace(
         option, base=BaseImage("x:1", "", ""), python="3.6" if recipe is Recipe.OFFICIAL else "3.11"
@@ -414,9 +414,18 @@ def test_python_of_a_base_image(recipe: Recipe, output: str, expected: tuple[str
     assert (base.system, base.python_command, base.python_packages) == expected
 
 
+def test_other_python_of_a_base_system_is_installed() -> None:
+    option = plan(Recipe.PIP_CUDA, "2.13", python="3.8")
+    option = dataclasses.replace(option, base=BaseImage("x:1", "", ""))
+    engine = make_engine(FakeApi(make_frame(1, b"system=ubuntu 18.04\napt=yes\n")))
+    base = inspect_base(engine, option).base
+    assert base is not None
+    assert (base.python_command, base.python_packages) == ("python3.8", ("python3.8", "python3.8-venv"))
+
+
 @pytest.mark.parametrize(("status", "error", "reason"), [(1, b"odd", "odd"), (126, b"", "no shell in it")])
 def test_base_image_without_a_shell(status: int, error: bytes, reason: str) -> None:
-    option = dataclasses.replace(plan(Recipe.OFFICIAL, "2.4.4"), base=BaseImage("x:1", "", ""))
+    option = dataclasses.replace(plan(Recipe.OFFICIAL, "2.4.3"), base=BaseImage("x:1", "", ""))
     engine = make_engine(FakeApi(make_frame(2, error), ExitCode=status))
     with pytest.raises(BaseImageError, match=f"x:1 cannot be looked into: {reason}"):
         inspect_base(engine, option)
