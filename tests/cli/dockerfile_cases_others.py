@@ -31,6 +31,32 @@ OTHER_CASES = (
         """,
     ),
     make_case(
+        "a folder that pip of another Python filled",
+        "TFD521",
+        False,
+        "tensorflow-missing",
+        """
+        FROM python:3.9 AS deps
+        RUN pip install --target=/deps "tensorflow[and-cuda]==2.15.1"
+        FROM python:3.11-slim
+        COPY --from=deps /deps /usr/local/lib/python3.11/site-packages
+        """,
+        lines={"TFD521": 4},
+    ),
+    make_case(
+        "a folder that the same Python filled",
+        "",
+        True,
+        "healthy",
+        """
+        FROM python:3.11 AS deps
+        RUN pip install -t /deps/lib "tensorflow[and-cuda]==2.15.1"
+        FROM python:3.11-slim
+        COPY --from=deps /deps /deps
+        ENV PYTHONPATH=/deps/lib
+        """,
+    ),
+    make_case(
         "the same Python in both stages",
         "",
         True,

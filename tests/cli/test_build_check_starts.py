@@ -269,7 +269,8 @@ def test_compose_file(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     assert codes(hidden) == codes(bad)
     assert bad["check"]["verdict"]["cause"] == "container-no-gpu"
     assert hidden["check"]["verdict"]["cause"] == "hidden-by-env"
-    assert "TFD515" not in codes(db), "no TensorFlow is in it"
+    assert db["check"] is None
+    assert "nothing shows that its image has TensorFlow" in db["not_checked"]
     assert unknown["check"] is None
     assert "variable" in unknown["not_checked"]
     assert outside["check"] is None
@@ -393,3 +394,72 @@ def test_requirements_of_the_project_are_read(tfdoctor: Tfdoctor, tmp_path: Path
     answer = tfdoctor("build", "--check", str(file), "--json")
     (service,) = json.loads(answer.out)["services"]
     assert service["check"]["tensorflow"]["version"] == "2.19.0"
+
+
+DEVEL = "nvidia/cuda:11.8.0-cudnn8-devel-ubuntu22.04"
+
+
+def test_findings_cite_the_lines_and_settings_of_a_dev_container(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+    """A Dockerfile is only made up from it: nobody finds FROM in the file."""
+    file = tmp_path / "devcontainer.json"
+    file.write_text(
+        f'{{\n  "image": "{DEVEL}",\n  "containerEnv": {{\n    "CUDA_VISIBLE_DEVICES": "all"\n  }},\n'
+        '  "postCreateCommand": "pip install tensorflow==2.12.1",\n  "runArgs": ["--gpus=all"]\n}\n'
+    )
+    _, (service_json,) = run_check(tfdoctor, file)
+    findings = {finding["code"]: finding for finding in service_json["check"]["findings"]}
+    assert findings["TFD515"]["evidence"][0]["line"] == 4
+    (evidence,) = findings["TFD517"]["evidence"]
+    assert (evidence["line"], evidence["text"]) == (2, f'"image": "{DEVEL}"')
+    assert f'"image": "{DEVEL.replace("devel", "runtime")}"' in findings["TFD517"]["remedies"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "line"),
+    [
+        ("\n      A: b\n      CUDA_VISIBLE_DEVICES: ''\n", 7),
+        ("\n      - CUDA_VISIBLE_DEVICES=none\n", 6),
+    ],
+)
+def test_variable_of_a_service_is_cited(
+    tfdoctor: Tfdoctor, tmp_path: Path, variables: str, line: int
+) -> None:
+    file = tmp_path / "compose.yaml"
+    file.write_text(f"services:\n  train:\n    image: {IMAGE}\n    gpus: all\n    environment:{variables}")
+    _, (service_json,) = run_check(tfdoctor, file)
+    finding = next(found for found in service_json["check"]["findings"] if found["code"] == "TFD515")
+    assert finding["evidence"][0]["line"] == line
+
+
+POD = """\
+# of a tutorial
+apiVersion: v1
+kind: Pod
+spec:
+  containers:
+    - name: train
+      image: IMAGE
+      resources: {limits: {nvidia.com/gpu: 1}}
+      env:
+        - name: A
+          value: "1"
+        - name: CUDA_VISIBLE_DEVICES
+          value: none
+"""
+
+
+def test_pod_is_checked(tfdoctor: Tfdoctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = POD.replace("IMAGE", IMAGE)
+    file = tmp_path / "pod.yaml"
+    file.write_text(text)
+    _, (service_json,) = run_check(tfdoctor, file)
+    assert (service_json["service"], service_json["gpu_given"]) == ("train", True)
+    finding = next(found for found in service_json["check"]["findings"] if found["code"] == "TFD515")
+    assert finding["evidence"][0]["line"] == 13
+    assert "Started     container train" in tfdoctor("build", "--check", str(file)).out
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert len(tfdoctor("build", "--check", "-", "--json").json["services"]) == 1
+    file.write_text(text.replace("nvidia.com/gpu: 1", "cpu: 1"))
+    refused = tfdoctor("build", "--check", str(file))
+    assert refused.status == 2
+    assert "no container in it asks for nvidia.com/gpu" in refused.err

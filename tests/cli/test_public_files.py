@@ -384,6 +384,42 @@ RUN pip install tensorflow==2.16.1
 """,
         },
     ),
+    "copied-target": (
+        "TFD521",
+        {
+            "Dockerfile": """\
+FROM python:3.9-slim AS deps
+RUN pip install --target=/deps "tensorflow[and-cuda]==2.15.1"
+FROM python:3.11-slim
+COPY --from=deps /deps /usr/local/lib/python3.11/site-packages
+""",
+        },
+    ),
+    "devcontainer-python": (
+        "TFD507",
+        {
+            ".devcontainer/devcontainer.json": """\
+{
+  "name": "py",
+  "image": "mcr.microsoft.com/devcontainers/python:3.12",
+  "runArgs": ["--gpus", "all"],
+  "postCreateCommand": "pip install --user tensorflow==2.15.0"
+}
+""",
+        },
+    ),
+    "devcontainer-libraries": (
+        "TFD201",
+        {
+            ".devcontainer/devcontainer.json": """\
+{
+  "image": "mcr.microsoft.com/devcontainers/python:1-3.11-bookworm",
+  "runArgs": ["--gpus", "all"],
+  "postCreateCommand": "pip install tensorflow==2.19.0"
+}
+""",
+        },
+    ),
     "tensorrt": (
         "TFD511",
         {

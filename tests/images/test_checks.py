@@ -87,6 +87,7 @@ def list_findings(*lines: str, **options: Any) -> list[Finding]:
         ),
         (("FROM nvidia/cuda:12.2.2-runtime-ubuntu22.04", TF), "TFD517", None, ""),
         (("FROM nvidia/cuda:10.0-devel", TF), "TFD517", None, ""),
+        (("FROM nvidia/cuda:11.8-devel-ubuntu22.04", TF), "TFD517", None, ""),
         (("FROM tensorflow/tensorflow:2.18.0-gpu",), "TFD503", ERROR, "does not find its own CUDA libraries"),
         (("FROM tensorflow/tensorflow:latest-gpu",), "TFD503", ERROR, f"is {COMPAT.newest.version} today"),
         (("FROM tensorflow/tensorflow:2.14.0-gpu",), "TFD503", None, ""),

@@ -22,6 +22,7 @@ from tfdoctor.images.read.compose import (
     StartFileError,
     is_compose_file,
     is_devcontainer_file,
+    is_pod_file,
     parse_devcontainer,
     parse_pods,
     parse_services,
@@ -51,6 +52,9 @@ MAX_FILE_BYTES = 1024 * 1024
 """The size limit of a Dockerfile, and of each file that it copies or installs from."""
 PROGRAMS_WITHOUT_GPU = frozenset({"tensorboard"})
 """Programs of TensorFlow that need no GPU."""
+WITHOUT_TENSORFLOW = "it is given no GPU, and nothing shows that its image has TensorFlow"
+"""The reason why a service such as a database is not checked."""
+_FROM = re.compile(r"\bFROM (\S+)")
 _PLAIN_VALUE = re.compile(r"[\w.:/@+-]{1,300}")
 """Matches a build argument that can be written unquoted into an ARG instruction."""
 
@@ -89,7 +93,8 @@ def check_build_file(path: Path, *, as_json: bool) -> int:
             msg = f"--check: {display_name} has no FROM: it is not a Dockerfile."
             raise UsageError(
                 msg,
-                hint="A compose file begins with services:, name: or version:, a devcontainer.json with a brace.",
+                hint="A compose file begins with services:, name: or version:, a pod with apiVersion:, a devcontainer.json "
+                "with a brace.",
             )
         if as_json:
             write_json(make_dockerfile_json(report))
@@ -106,14 +111,15 @@ def _query_index(*arguments: Any, **options: Any) -> Any:
 
 
 def starts_containers(path: Path, text: str) -> bool:
-    """Return whether a file is a compose file or a devcontainer.json, by its name or its first key."""
-    return is_compose_file(path.name, text) or is_devcontainer_file(path.name, text)
+    """Return whether a file is a compose file, a devcontainer.json or about pods, by its name or its first key."""
+    name = path.name
+    return is_compose_file(name, text) or is_pod_file(name, text) or is_devcontainer_file(name, text)
 
 
 def check_container_file(
     text: str, path: Path, display_name: str, *, queries_index: bool
 ) -> list[ContainerCheck]:
-    """Check a Dockerfile, or the image of each container that a compose file or a devcontainer.json starts.
+    """Check a Dockerfile, or the image of each container that a compose file, a devcontainer.json or a pod starts.
 
     Return (start of the container, report on its image, reason) for each. The start is None for a Dockerfile. If the
     image could not be checked, the report is None and the reason says why; otherwise the reason is "". With
@@ -128,11 +134,6 @@ def check_container_file(
         text, Compat.load(), name=display_name, read=make_file_reader(path.parent), query_index=query_index
     )
     return [(None, report, "" if report is not None else f"{display_name} has no FROM")]
-
-
-def check_pod_file(text: str, path: Path, display_name: str) -> list[ContainerCheck]:
-    """Check the containers that ask for a GPU in the pods of a file, and return the same as `check_container_file`."""
-    return [(start, *_evaluate_start(start, path.parent, None)) for start in parse_pods(text, display_name)]
 
 
 def _choose_exit_status(reports: Sequence[DockerfileReport | None]) -> int:
@@ -165,6 +166,8 @@ def _load_starts(text: str, path: Path, display_name: str) -> list[ContainerStar
 
     A devcontainer.json can describe the start itself, or name a service in compose files.
     """
+    if is_pod_file(path.name, text):
+        return parse_pods(text, display_name)
     if is_compose_file(path.name, text):
         return parse_services(text, display_name)
     parsed = parse_devcontainer(text, display_name)
@@ -212,9 +215,11 @@ def _evaluate_start(
         except UsageError as error:
             return None, clean_line(error.message)
     text = _apply_build_settings(text, start)
-    line_count = len(text.splitlines())
+    lines = text.rstrip().splitlines()
+    line_count = max(len(lines), *start.variable_lines.values(), 0)
     if start.setup_text:
-        text = f"{text.rstrip()}\n{start.setup_text}\n"
+        lines += [""] * (line_count - len(lines))
+        text = "\n".join((*lines, start.setup_text, ""))
     report = check_dockerfile(
         text,
         Compat.load(),
@@ -227,21 +232,40 @@ def _evaluate_start(
     )
     if report is None:
         return None, f"{clean_line(dockerfile_name)} has no FROM"
-    return _cite_setup_commands(report, start, line_count), ""
+    if (
+        start.has_gpu is False
+        and not start.gpu_problem
+        and start.image is not None
+        and start.name
+        and report.tensorflow.state == "none"
+    ):
+        return None, WITHOUT_TENSORFLOW
+    return _cite_start_file(report, start, line_count), ""
 
 
-def _cite_setup_commands(
-    report: DockerfileReport, start: ContainerStart, line_count: int
-) -> DockerfileReport:
-    """Return the report with the line in devcontainer.json in place of lines that its commands appended."""
+def _cite_start_file(report: DockerfileReport, start: ContainerStart, line_count: int) -> DockerfileReport:
+    """Return the report with lines in the file that starts the container, in place of those that were made up.
+
+    Its own Dockerfile is kept. The FROM of an image is the file's `image`, and the lines after `line_count` are a dev
+    container's commands.
+    """
+    image_setting = r"image: \1" if start.name else r'"image": "\1"'
+
+    def adapt(text: str) -> str:
+        return _FROM.sub(image_setting, text) if start.image else text
+
     findings = [
         replace(
             finding,
             evidence=tuple(
                 replace(item, source=start.file, line=start.setup_line)
                 if start.setup_text and item.line is not None and item.line > line_count
-                else item
+                else replace(item, text=adapt(item.text))
                 for item in finding.evidence
+            ),
+            remedies=tuple(
+                replace(remedy, text=adapt(remedy.text), commands=tuple(map(adapt, remedy.commands)))
+                for remedy in finding.remedies
             ),
         )
         for finding in report.findings

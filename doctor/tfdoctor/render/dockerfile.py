@@ -129,7 +129,8 @@ def render_services(
     parts = []
     for start, report, reason in results:
         out = Page(width, coloured=colour)
-        subject = f"service {start.name}" if start.name else "dev container"
+        noun = "container" if start.is_in_pod else "service"
+        subject = f"{noun} {start.name}" if start.name else "dev container"
         gpu_texts = {
             True: "is given a GPU",
             False: "is given no GPU",

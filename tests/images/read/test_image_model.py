@@ -498,3 +498,29 @@ def test_state_of_a_requirement(requirement: str, state: str, version: str) -> N
 def test_tensorflow_of_a_base_image(image: str, state: str, version: str, pinned: bool) -> None:
     tensorflow = find_tensorflow(parse(f"FROM {image}"), COMPAT)
     assert (tensorflow.state, tensorflow.version, tensorflow.is_pinned) == (state, version, pinned)
+
+
+@pytest.mark.parametrize(
+    ("reference", "kind", "python", "is_managed"),
+    [
+        ("mcr.microsoft.com/devcontainers/python:3.12", "python", "3.12", False),
+        ("mcr.microsoft.com/devcontainers/python:3.11-bookworm", "python", "3.11", False),
+        ("mcr.microsoft.com/devcontainers/python:1-3.10-bullseye", "python", "3.10", False),
+        ("mcr.microsoft.com/vscode/devcontainers/python:0-3.9", "python", "3.9", False),
+        ("mcr.microsoft.com/devcontainers/python:1.2.3-3.9", "python", "3.9", False),
+        ("mcr.microsoft.com/devcontainers/python", "python", None, False),
+        ("mcr.microsoft.com/devcontainers/base:ubuntu-24.04", "plain", "3.12", True),
+        ("mcr.microsoft.com/devcontainers/base:1-jammy", "plain", "3.10", False),
+        ("mcr.microsoft.com/devcontainers/base:debian-12", "plain", "3.11", True),
+        ("mcr.microsoft.com/devcontainers/base:bullseye", "plain", "3.9", False),
+        ("mcr.microsoft.com/devcontainers/miniconda:3", "plain", None, False),
+        ("mcr.microsoft.com/devcontainers/go:1", "unknown", None, False),
+        ("example.com/devcontainers/python:3.12", "unknown", None, False),
+    ],
+)
+def test_dev_container_image_is_its_base_image(
+    reference: str, kind: str, python: str | None, is_managed: bool
+) -> None:
+    base = parse(f"FROM {reference}").base
+    assert (base.kind, base.python, base.is_python_managed) == (kind, python, is_managed)
+    assert base.image_name == reference

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.cli.build_check import PROGRAMS_WITHOUT_GPU, check_container_file, check_pod_file
+from tfdoctor.cli.build_check import PROGRAMS_WITHOUT_GPU, WITHOUT_TENSORFLOW, check_container_file
 from tfdoctor.core.findings import Severity
 from tfdoctor.core.text import clean_line
 from tfdoctor.extensions.lint.models import LintProblem
 from tfdoctor.extensions.lint.rule_names import NAME_BY_CODE
-from tfdoctor.images.read.compose import StartFileError, is_compose_file
+from tfdoctor.images.read.compose import StartFileError, is_compose_file, is_pod_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,14 +30,9 @@ def describes_container(kind: str, path: Path, text: str) -> bool:
         return (
             is_compose_file(path.name, "")
             or re.search(r"^services:", text, re.MULTILINE) is not None
-            or _describes_pods(text)
+            or ("nvidia.com/" in text and is_pod_file(path.name, text))
         )
     return kind in ("dockerfile", "devcontainer")
-
-
-def _describes_pods(text: str) -> bool:
-    """Return whether a YAML file describes Kubernetes objects with containers that may ask for a GPU."""
-    return "nvidia.com/" in text and re.search(r"^apiVersion:", text, re.MULTILINE) is not None
 
 
 def lint_container_file(
@@ -49,11 +44,7 @@ def lint_container_file(
     """
     label = clean_line(str(path))
     try:
-        results = (
-            check_pod_file(text, path, label)
-            if path.suffix in (".yaml", ".yml") and _describes_pods(text)
-            else check_container_file(text, path, label, queries_index=queries_index)
-        )
+        results = check_container_file(text, path, label, queries_index=queries_index)
     except StartFileError as error:
         has_other_name = path.suffix in (".yaml", ".yml") and not is_compose_file(path.name, "")
         return [], None if has_other_name else clean_line(str(error))
@@ -71,7 +62,10 @@ def lint_container_file(
     reasons = [
         reason
         for start, report, reason in results
-        if report is None and start is not None and start.program not in PROGRAMS_WITHOUT_GPU
+        if report is None
+        and start is not None
+        and start.program not in PROGRAMS_WITHOUT_GPU
+        and reason != WITHOUT_TENSORFLOW
     ]
     return problems, "; ".join(reasons) or None
 

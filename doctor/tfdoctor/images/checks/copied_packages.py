@@ -4,7 +4,7 @@ What it means
 -------------
 pip installs into a folder with the minor version in its name, such as lib/python3.11/site-packages. Python 3.12 does not
 search that folder, and extension modules are compiled for one version. The import ends with `No module named
-'tensorflow'`.
+'tensorflow'`, or with another error if `pip install --target` chose the folder.
 
 How it is seen
 --------------
@@ -36,8 +36,8 @@ def check(context: CheckContext) -> Sequence[Finding]:
         RULE.make_finding(
             Cause.TENSORFLOW_MISSING,
             Severity.ERROR,
-            f"pip installed them for Python {other}, and Python {here} does not search lib/python{other}/site-packages: "
-            "the import ends with \"No module named 'tensorflow'\".",
+            f"pip installed them for Python {other}. Python {here} does not search lib/python{other}/site-packages and "
+            f"cannot load modules that are compiled for Python {other}: the import fails.",
             title=f"The packages were installed for Python {other}, and the image has Python {here}",
             evidence=[context.cite(line), context.tensorflow_evidence, context.base_evidence],
             remedies=[

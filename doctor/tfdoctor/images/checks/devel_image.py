@@ -41,7 +41,8 @@ def check(context: CheckContext) -> Sequence[Finding]:
         return ()
     runtime_reference = base.image_name.partition("@")[0].replace("-devel", "-runtime")
     runtime = describe_base(runtime_reference, runtime_reference, base.line, context.compat)
-    if is_known_tag(context.compat, runtime) is False:
+    has_image = any(image.version == base.cuda for image in context.compat.images.cuda_images)
+    if not has_image or is_known_tag(context.compat, runtime) is False:
         return ()  # image-not-known reports the tag, and names tags that exist
     return [
         RULE.make_finding(

@@ -33,7 +33,7 @@ from tfdoctor.images.checks.base import DockerfileRule
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.core.findings import Finding
+    from tfdoctor.core.findings import Evidence, Finding
     from tfdoctor.images.checks.base import CheckContext
     from tfdoctor.images.read.compose import ContainerStart
     from tfdoctor.images.read.models import Setting
@@ -122,26 +122,29 @@ def _find_start_problems(context: CheckContext, start: ContainerStart) -> list[F
                 Severity.WARNING if start.is_in_pod else Severity.ERROR,
                 "It hides every GPU from CUDA.",
                 title=f"CUDA_VISIBLE_DEVICES={visible_devices or '(empty)'} keeps the GPU away",
-                evidence=[
-                    context.make_evidence(start.line, f"CUDA_VISIBLE_DEVICES={visible_devices}", start.file)
-                ],
+                evidence=[_cite_variable(context, start, "CUDA_VISIBLE_DEVICES")],
                 remedies=[Remedy("Remove the line.")],
             )
         )
     capabilities = start.environment.get("NVIDIA_DRIVER_CAPABILITIES")
     if start.has_gpu and (gap := _find_missing_capability(context, capabilities)):
-        setting_text = f"NVIDIA_DRIVER_CAPABILITIES={capabilities}"
         findings.append(
             RULE.make_finding(
                 gap[0],
                 Severity.ERROR,
                 gap[1],
-                title=f"{setting_text} keeps the GPU away",
-                evidence=[context.make_evidence(start.line, setting_text, start.file)],
+                title=f"NVIDIA_DRIVER_CAPABILITIES={capabilities} keeps the GPU away",
+                evidence=[_cite_variable(context, start, "NVIDIA_DRIVER_CAPABILITIES")],
                 remedies=[Remedy(f"{_ENOUGH_CAPABILITIES}, or remove the line.")],
             )
         )
     return findings
+
+
+def _cite_variable(context: CheckContext, start: ContainerStart, name: str) -> Evidence:
+    """Return the line on which the file that starts the container sets a variable."""
+    line = start.variable_lines.get(name, start.line)
+    return context.make_evidence(line, f"{name}={start.environment[name]}", start.file)
 
 
 def _find_missing_capability(context: CheckContext, value: str | None) -> tuple[Cause, str] | None:

@@ -30,6 +30,11 @@ _OFFICIAL_TAG = re.compile(
 _PYTHON_TAG = re.compile(r"(\d\.\d{1,2})(?:\.\d{1,2}|-rc|rc\d)?(?:-(.*))?")
 """Such as 3.11, 3.11.7-slim-bookworm or 3.12-rc."""
 _CONDA_NAMESPACES = ("continuumio/", "condaforge/", "mambaorg/")
+_DEV_CONTAINER_HOST = "mcr.microsoft.com"
+_DEV_CONTAINER_PATH = re.compile(r"(?:vscode/)?devcontainers/(python|base|anaconda|miniconda)")
+"""The path of a dev container image that is built on an image of Docker Hub with the same Python."""
+_DEV_CONTAINER_VERSION = re.compile(r"(?:dev|\d{1,2}(?:\.\d{1,3}){0,2})-(?=\d\.\d|[a-z]{3,20}(?:-\d|$))")
+"""The version of a dev container image before the tag of its base, as in 1-3.11-bookworm and 1.0-ubuntu-22.04."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +141,17 @@ def _recognize_base(
         return _describe_ngc_image(
             reference, line, tag, compat, is_mirror=host != "nvcr.io", is_pinned=is_pinned
         )
+    if host == _DEV_CONTAINER_HOST and (match := _DEV_CONTAINER_PATH.fullmatch(path)):
+        name = match[1]
+        version = _DEV_CONTAINER_VERSION.match(tag)
+        if version is not None and not (name == "python" and tag[version.end()].isalpha()):
+            tag = tag[version.end() :]
+        if name == "base":  # devcontainers/base:ubuntu-22.04 or :jammy
+            system, dash, release = tag.partition("-")
+            is_ubuntu = system == "ubuntu" or compat.pythons.find_system(system) is not None
+            name = "alpine" if system == "alpine" else "ubuntu" if is_ubuntu else "debian"
+            tag = release if dash else tag
+        path, is_hub = f"continuumio/{name}" if name.endswith("conda") else name, True
     # Docker Hub's official images are in the namespace `library`, which the name may omit. Mirrors may have it, too.
     library_name = path.removeprefix("library/").rpartition("library/")[2]
     is_library = is_hub or "library/" in path

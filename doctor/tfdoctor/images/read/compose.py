@@ -25,6 +25,7 @@ __all__ = [
     "find_node",
     "is_compose_file",
     "is_devcontainer_file",
+    "is_pod_file",
     "parse_devcontainer",
     "parse_pods",
     "parse_services",
@@ -83,6 +84,8 @@ class ContainerStart:
     """Whether the container gets a GPU. None if that depends on another file."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that the file sets, except those with an unknown value."""
+    variable_lines: Mapping[str, int] = field(default_factory=dict)
+    """The line on which the file sets each of them."""
     gpu_problem: str = ""
     """The reason why a request for a GPU in the file has no effect; empty if there is none."""
     program: str = ""
@@ -111,6 +114,14 @@ def is_compose_file(name: str, text: str) -> bool:
 def is_devcontainer_file(name: str, text: str) -> bool:
     """Return whether a file is a devcontainer.json, by its name or because it begins with a brace."""
     return _DEVCONTAINER_NAME.fullmatch(name) is not None or _FIRST_BRACE.match(text) is not None
+
+
+def is_pod_file(name: str, text: str) -> bool:
+    """Return whether a file describes Kubernetes objects, by its first key or, in a YAML file, by one of its documents."""
+    is_yaml = name.endswith((".yaml", ".yml"))
+    return _PREAMBLE.sub("", text, count=1).startswith("apiVersion:") or (
+        is_yaml and re.search(r"^apiVersion:", text, re.MULTILINE) is not None
+    )
 
 
 # ---------------------------------------------------------------- compose
@@ -204,6 +215,18 @@ def _parse_environment(node: Node | None) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
+def _find_variable_lines(node: Node | None) -> dict[str, int]:
+    """Return the line of each variable in a mapping, or in a list of `NAME=value` or of names and values."""
+    import yaml
+
+    lines = {name: value.start_mark.line + 1 for name, value in _iter_entries(node)}
+    for item in node.value[:1000] if isinstance(node, yaml.SequenceNode) else ():
+        name = (_parse_text(item) or "").partition("=")[0] or _parse_text(find_node(item, "name"))
+        if name:
+            lines[name] = (find_node(item, "value") or item).start_mark.line + 1
+    return lines
+
+
 def _parse_service(name: str, node: Node, file: str) -> ContainerStart:
     """Return how the container of a service is started."""
     build = find_node(node, "build")
@@ -224,6 +247,7 @@ def _parse_service(name: str, node: Node, file: str) -> ContainerStart:
         build_arguments=_parse_environment(find_node(build, "args")),
         has_gpu=_has_gpu(node),
         environment=_parse_environment(find_node(node, "environment")),
+        variable_lines=_find_variable_lines(find_node(node, "environment")),
         gpu_problem=_explain_gpu_request(node),
         program=_find_program(node),
         gpu_setting="NVIDIA_VISIBLE_DEVICES: all"
@@ -282,7 +306,7 @@ def _has_gpu(node: Node) -> bool | None:
 def parse_pods(text: str, file: str) -> list[ContainerStart]:
     """Return the containers that ask for a GPU in the pods of Kubernetes objects, in order.
 
-    Raise StartFileError if the file is not YAML.
+    Raise StartFileError if the file is not YAML, or if there are none.
     """
     import yaml
 
@@ -305,6 +329,9 @@ def parse_pods(text: str, file: str) -> list[ContainerStart]:
                 starts += [start for item in value.value if (start := _parse_container(item, file))]
             else:
                 stack.append(value)
+    if not starts:
+        message = "no container in it asks for nvidia.com/gpu"
+        raise StartFileError(message)
     return starts
 
 
@@ -343,6 +370,7 @@ def _parse_container(node: Node, file: str) -> ContainerStart | None:
         image=_parse_text(find_node(node, "image")),
         has_gpu=not problem,
         environment={name: value for name, value in pairs if name is not None and value is not None},
+        variable_lines=_find_variable_lines(variables),
         gpu_problem=problem,
         gpu_setting="resources: {limits: {nvidia.com/gpu: 1}}",
         is_in_pod=True,
@@ -400,6 +428,7 @@ def parse_devcontainer(text: str, file: str) -> ContainerStart | tuple[list[str]
         build_arguments={str(name): str(value) for name, value in _list_text_items(arguments)},
         has_gpu=has_gpu,
         environment={str(name): str(value) for name, value in _list_text_items(environment)},
+        variable_lines={str(name): _find_key_line(text, re.escape(name)) for name in environment or ()},
         setup_text=setup_text,
         setup_line=setup_line,
         gpu_setting='"runArgs": ["--gpus", "all"]',

@@ -271,8 +271,10 @@ class _ImageReader:
                 )
             return
         names_cuda = any(_CUDA_MENTION.search(path) for path in (*step.sources, step.target or ""))
-        has_packages = any(_ENVIRONMENT_FOLDERS.search(path) for path in step.sources) or step.sources == (
-            "/",
+        has_packages = (
+            any(_ENVIRONMENT_FOLDERS.search(path) for path in step.sources)
+            or step.sources == ("/",)
+            or self._names_pip_folder(step, source_stage)
         )
         has_libraries = any(_LIBRARY_FOLDERS.search(path) for path in step.sources)
         if (
@@ -287,6 +289,12 @@ class _ImageReader:
             self.copied_stages.add(source_stage.index)
             self._add_stage_packages(source_stage)
             self._compare_pythons(step)
+
+    def _names_pip_folder(self, step: Copy, stage: BuildStage) -> bool:
+        """Return whether a copy names a folder into which pip of another stage installed, or a folder above it."""
+        calls = (parse_pip_call(command) for command in self._iter_commands(stage))
+        folders = [f"{call.folder.rstrip('/')}/" for call in calls if call is not None and call.folder]
+        return any(folder.startswith(f"{path.rstrip('/')}/") for path in step.sources for folder in folders)
 
     def _compare_pythons(self, step: Copy) -> None:
         """Record a copy of packages that were installed for another Python, unless a copy brings that Python, too."""

@@ -42,17 +42,16 @@ _CONDA_SPEC = re.compile(r"(?:[\w./-]+::)?([A-Za-z0-9_.-]+)\s*((?:[<>=!~]=?|==).
 """[CHANNEL::]NAME[VERSION CONDITION]"""
 _APT_SPEC = re.compile(r"([a-z0-9][a-z0-9+.-]*)(?::[a-z0-9]+)?(?:=(\S+))?(?:/\S+)?")
 """NAME[:ARCHITECTURE][=VERSION][/RELEASE]"""
+_FOLDER_OPTIONS = frozenset({"-t", "--target", "--prefix", "--root"})
+"""Options of pip with the folder to install into."""
 _OPTIONS_WITH_VALUE = frozenset(
     [
+        *_FOLDER_OPTIONS,
         "-i",
         "--index-url",
         "--extra-index-url",
         "-f",
         "--find-links",
-        "-t",
-        "--target",
-        "--prefix",
-        "--root",
         "--platform",
         "--python-version",
         "--only-binary",
@@ -146,6 +145,8 @@ class PipCall:
     """The number of projects that are given by path or URL."""
     installs_dependencies: bool
     """Whether the command also installs dependencies; False with `--no-deps`."""
+    folder: str
+    """The folder in `--target`, `--prefix` or `--root`. Empty for the Python's own folder."""
     line: int
 
 
@@ -300,7 +301,7 @@ def _parse_pip_arguments(
     packages: list[PipRequirement] = []
     files: list[str] = []
     constraints: list[str] = []
-    other_count, has_dependencies = 0, True
+    other_count, has_dependencies, folder = 0, True, ""
     redirected_parts = {
         redirect.word_count: f"{redirect.operator}{redirect.target}"
         for redirect in command.redirects
@@ -329,6 +330,9 @@ def _parse_pip_arguments(
             skips_next = not equals_sign
         elif option in ("-e", "--editable"):
             other_count, skips_next = other_count + 1, not equals_sign
+        elif option in _FOLDER_OPTIONS:
+            folder = value if equals_sign else next_argument
+            skips_next = not equals_sign
         elif text == "--no-deps":
             has_dependencies = False
         elif text.startswith("-"):
@@ -354,6 +358,7 @@ def _parse_pip_arguments(
         constraints_files=tuple(constraints),
         unnamed_count=other_count,
         installs_dependencies=has_dependencies,
+        folder=folder,
         line=command.line,
     )
 
