@@ -404,6 +404,7 @@ def test_apptainer_files_equal_the_context(tfdoctor: Tfdoctor, tmp_path: Path) -
         "settle.sh",
         "constraints.txt",
         "requirements.txt",
+        "sbom.cdx.json",
     }
     assert written == {name: read_folder(tmp_path / "context")[name] for name in written}
 
@@ -441,6 +442,9 @@ def test_sbom(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     tfdoctor(*arguments, "--emit", "context", str(tmp_path))
     files = read_folder(tmp_path)
     assert files["sbom.cdx.json"].decode() == text
+    assert "COPY sbom.cdx.json /usr/local/share/tfdoctor/\n" in files["Dockerfile"].decode(), (
+        "in the image, too"
+    )
     lines = [
         line.split()
         for name in ("tools.txt", "cuda.txt", "tensorflow.txt")

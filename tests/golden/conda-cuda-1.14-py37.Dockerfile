@@ -35,6 +35,7 @@ RUN since=$(date +%s.%N) \
  && /opt/tensorflow/bin/python /usr/local/share/tfdoctor/strip.py /opt/tensorflow/lib/python3.7/site-packages \
  && sh /usr/local/share/tfdoctor/settle.sh "$since" /opt/tensorflow/bin/python 1000 /opt/tensorflow
 
+COPY sbom.cdx.json /usr/local/share/tfdoctor/
 # A home and a cache that every user may write to, whoever --user names.
 RUN since=$(date +%s.%N) \
  && (getent passwd 1000 >/dev/null || useradd --no-log-init --no-create-home --home-dir /home/user --uid 1000 tensorflow) \
@@ -51,6 +52,9 @@ ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility
 LABEL org.opencontainers.image.title="TensorFlow 1.14.0 for NVIDIA GPUs" \
       org.opencontainers.image.description="Python 3.7, CUDA 10.0, cuDNN 7.6" \
       org.opencontainers.image.version="1.14.0" \
+      org.opencontainers.image.created="2019-06-19T00:00:00Z" \
+      org.opencontainers.image.source="https://github.com/tensorflow/tensorflow" \
+      org.opencontainers.image.revision="v1.14.0" \
       org.opencontainers.image.base.name="python:3.7-slim-bookworm" \
       io.tfdoctor.plan="{\"cuda\": \"10.0\", \"cudnn\": \"7.6\", \"python\": \"3.7\", \"recipe\": \"conda-cuda\", \"tensorflow\": \"1.14.0\"}" \
       io.tfdoctor.version="VERSION"

@@ -40,6 +40,7 @@ RUN since=$(date +%s.%N) \
  && ln -sfn /opt/tensorflow/lib/python3.10/site-packages/nvidia/cuda_nvcc/nvvm/libdevice /usr/local/cuda/nvvm/libdevice \
  && sh /usr/local/share/tfdoctor/settle.sh "$since" /opt/tensorflow/bin/python 1000 /opt/tensorflow
 
+COPY sbom.cdx.json /usr/local/share/tfdoctor/
 # A home and a cache that every user may write to, whoever --user names.
 RUN since=$(date +%s.%N) \
  && (getent passwd 1000 >/dev/null || useradd --no-log-init --no-create-home --home-dir /home/user --uid 1000 tensorflow) \
@@ -57,6 +58,9 @@ ENV NVIDIA_REQUIRE_CUDA="cuda>=12.0"
 LABEL org.opencontainers.image.title="TensorFlow 2.17.1 for NVIDIA GPUs" \
       org.opencontainers.image.description="Python 3.10, CUDA 12.2.2, cuDNN 8.9.6.50" \
       org.opencontainers.image.version="2.17.1" \
+      org.opencontainers.image.created="2024-10-24T00:00:00Z" \
+      org.opencontainers.image.source="https://github.com/tensorflow/tensorflow" \
+      org.opencontainers.image.revision="v2.17.1" \
       org.opencontainers.image.base.name="nvidia/cuda:12.2.2-cudnn8-runtime-ubuntu22.04" \
       io.tfdoctor.plan="{\"cuda\": \"12.2.2\", \"cudnn\": \"8.9.6.50\", \"python\": \"3.10\", \"recipe\": \"cuda-base\", \"tensorflow\": \"2.17.1\"}" \
       io.tfdoctor.version="VERSION"

@@ -30,6 +30,7 @@ RUN since=$(date +%s.%N) \
  && rm -rf /opt/tensorflow/lib/python3.8/site-packages/tensorflow/include \
  && sh /usr/local/share/tfdoctor/settle.sh "$since" /opt/tensorflow/bin/python 1000 /opt/tensorflow
 
+COPY sbom.cdx.json /usr/local/share/tfdoctor/
 # A home and a cache that every user may write to, whoever --user names.
 RUN since=$(date +%s.%N) \
  && (getent passwd 1000 >/dev/null || useradd --no-log-init --no-create-home --home-dir /home/user --uid 1000 tensorflow) \
@@ -47,6 +48,9 @@ ENV NVIDIA_REQUIRE_CUDA="cuda>=11.0"
 LABEL org.opencontainers.image.title="TensorFlow 2.4.4 for NVIDIA GPUs" \
       org.opencontainers.image.description="Python 3.8, CUDA 11.0.3, cuDNN 8.0.5.39" \
       org.opencontainers.image.version="2.4.4" \
+      org.opencontainers.image.created="2021-11-01T00:00:00Z" \
+      org.opencontainers.image.source="https://github.com/tensorflow/tensorflow" \
+      org.opencontainers.image.revision="v2.4.4" \
       org.opencontainers.image.base.name="nvidia/cuda:11.0.3-cudnn8-runtime-ubuntu20.04" \
       io.tfdoctor.plan="{\"cuda\": \"11.0.3\", \"cudnn\": \"8.0.5.39\", \"python\": \"3.8\", \"recipe\": \"cuda-base\", \"tensorflow\": \"2.4.4\"}" \
       io.tfdoctor.version="VERSION"

@@ -13,6 +13,7 @@ RUN since=$(date +%s.%N) \
  && python3 -m pip install --no-cache-dir --no-compile \
       --requirement /usr/local/share/tfdoctor/requirements.txt \
  && sh /usr/local/share/tfdoctor/settle.sh "$since" python3
+COPY sbom.cdx.json /usr/local/share/tfdoctor/
 # A home and a cache that every user may write to, whoever --user names.
 RUN since=$(date +%s.%N) \
  && (getent passwd 1000 >/dev/null || useradd --no-log-init --no-create-home --home-dir /home/user --uid 1000 tensorflow) \
@@ -29,6 +30,7 @@ ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility
 LABEL org.opencontainers.image.title="TensorFlow 1.15.5 for NVIDIA GPUs" \
       org.opencontainers.image.description="Python 3.8, CUDA 12.1.0, cuDNN 8.8.1.3" \
       org.opencontainers.image.version="1.15.5" \
+      org.opencontainers.image.created="2021-01-06T00:00:00Z" \
       org.opencontainers.image.base.name="nvcr.io/nvidia/tensorflow:23.03-tf1-py3" \
       io.tfdoctor.plan="{\"cuda\": \"12.1.0\", \"cudnn\": \"8.8.1.3\", \"python\": \"3.8\", \"recipe\": \"ngc\", \"tensorflow\": \"1.15.5\"}" \
       io.tfdoctor.version="VERSION"

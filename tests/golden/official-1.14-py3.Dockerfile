@@ -19,6 +19,7 @@ RUN since=$(date +%s.%N) \
       --requirement /usr/local/share/tfdoctor/tensorflow.txt \
  && sh /usr/local/share/tfdoctor/settle.sh "$since" python3
 
+COPY sbom.cdx.json /usr/local/share/tfdoctor/
 # A home and a cache that every user may write to, whoever --user names.
 RUN since=$(date +%s.%N) \
  && (getent passwd 1000 >/dev/null || useradd --no-log-init --no-create-home --home-dir /home/user --uid 1000 tensorflow) \
@@ -35,6 +36,9 @@ ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility
 LABEL org.opencontainers.image.title="TensorFlow 1.14.0 for NVIDIA GPUs" \
       org.opencontainers.image.description="Python 3.6, CUDA 10.0, cuDNN 7.4.1.5" \
       org.opencontainers.image.version="1.14.0" \
+      org.opencontainers.image.created="2019-06-19T00:00:00Z" \
+      org.opencontainers.image.source="https://github.com/tensorflow/tensorflow" \
+      org.opencontainers.image.revision="v1.14.0" \
       org.opencontainers.image.base.name="tensorflow/tensorflow:1.14.0-gpu-py3" \
       io.tfdoctor.plan="{\"cuda\": \"10.0\", \"cudnn\": \"7.4.1.5\", \"python\": \"3.6\", \"recipe\": \"official\", \"tensorflow\": \"1.14.0\"}" \
       io.tfdoctor.version="VERSION"

@@ -57,6 +57,7 @@ RUN since=$(date +%s.%N) \
  && /opt/tensorflow/bin/pip install --no-cache-dir --no-compile --constraint /usr/local/share/tfdoctor/constraints.txt \
       --requirement /usr/local/share/tfdoctor/requirements.txt \
  && sh /usr/local/share/tfdoctor/settle.sh "$since" /opt/tensorflow/bin/python 1000 /opt/tensorflow
+COPY sbom.cdx.json /usr/local/share/tfdoctor/
 # A home and a cache that every user may write to, whoever --user names.
 RUN since=$(date +%s.%N) \
  && (getent passwd 1000 >/dev/null || useradd --no-log-init --no-create-home --home-dir /home/user --uid 1000 tensorflow) \
@@ -75,6 +76,9 @@ ENV NVIDIA_REQUIRE_CUDA="cuda>=11.0"
 LABEL org.opencontainers.image.title="TensorFlow 2.10.1 for NVIDIA GPUs" \
       org.opencontainers.image.description="Python 3.10, CUDA 11.8, cuDNN 8.6.0.163" \
       org.opencontainers.image.version="2.10.1" \
+      org.opencontainers.image.created="2022-11-16T00:00:00Z" \
+      org.opencontainers.image.source="https://github.com/tensorflow/tensorflow" \
+      org.opencontainers.image.revision="v2.10.1" \
       org.opencontainers.image.base.name="python:3.10-slim-bookworm" \
       io.tfdoctor.plan="{\"cuda\": \"11.8\", \"cudnn\": \"8.6.0.163\", \"python\": \"3.10\", \"recipe\": \"pip-cuda\", \"tensorflow\": \"2.10.1\"}" \
       io.tfdoctor.version="VERSION"

@@ -65,6 +65,7 @@ RUN since=$(date +%s.%N) \
  && ln -s /opt/tensorflow/lib/python3.11/site-packages/nvidia/cuda_nvcc /usr/local/cuda \
  && sh /usr/local/share/tfdoctor/settle.sh "$since"
 
+COPY sbom.cdx.json /usr/local/share/tfdoctor/
 # A home and a cache that every user may write to, whoever --user names.
 RUN since=$(date +%s.%N) \
  && (getent passwd 1000 >/dev/null || useradd --no-log-init --no-create-home --home-dir /home/user --uid 1000 tensorflow) \
@@ -82,6 +83,9 @@ ENV NVIDIA_REQUIRE_CUDA="cuda>=12.0"
 LABEL org.opencontainers.image.title="TensorFlow 2.15.1 for NVIDIA GPUs" \
       org.opencontainers.image.description="Python 3.11, CUDA 12.2, cuDNN 8.9.4.25" \
       org.opencontainers.image.version="2.15.1" \
+      org.opencontainers.image.created="2024-03-08T00:00:00Z" \
+      org.opencontainers.image.source="https://github.com/tensorflow/tensorflow" \
+      org.opencontainers.image.revision="v2.15.1" \
       org.opencontainers.image.base.name="registry.example:5000/base:12" \
       io.tfdoctor.plan="{\"cuda\": \"12.2\", \"cudnn\": \"8.9.4.25\", \"python\": \"3.11\", \"recipe\": \"pip-cuda\", \"tensorflow\": \"2.15.1\"}" \
       io.tfdoctor.version="VERSION"

@@ -59,6 +59,7 @@ RUN since=$(date +%s.%N) \
  && ln -s /opt/tensorflow/lib/python3.13/site-packages/nvidia/cuda_nvcc /usr/local/cuda \
  && sh /usr/local/share/tfdoctor/settle.sh "$since"
 
+COPY sbom.cdx.json /usr/local/share/tfdoctor/
 # A home and a cache that every user may write to, whoever --user names.
 RUN since=$(date +%s.%N) \
  && (getent passwd 1000 >/dev/null || useradd --no-log-init --no-create-home --home-dir /home/user --uid 1000 tensorflow) \
@@ -76,6 +77,9 @@ ENV NVIDIA_REQUIRE_CUDA="cuda>=12.0"
 LABEL org.opencontainers.image.title="TensorFlow 2.21.0 for NVIDIA GPUs" \
       org.opencontainers.image.description="Python 3.13, CUDA 12.9, cuDNN 9.10.2.21" \
       org.opencontainers.image.version="2.21.0" \
+      org.opencontainers.image.created="2026-03-06T00:00:00Z" \
+      org.opencontainers.image.source="https://github.com/tensorflow/tensorflow" \
+      org.opencontainers.image.revision="v2.21.0" \
       org.opencontainers.image.base.name="python:3.13-slim-bookworm" \
       io.tfdoctor.plan="{\"cuda\": \"12.9\", \"cudnn\": \"9.10.2.21\", \"python\": \"3.13\", \"recipe\": \"pip-cuda\", \"tensorflow\": \"2.21.0\"}" \
       io.tfdoctor.version="VERSION"

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
 from tfdoctor.core.text import clean_line
-from tfdoctor.images import apptainer, sbom
+from tfdoctor.images import apptainer
 from tfdoctor.images.write import (
     CUDA_CACHE_FOLDER,
     DEFAULT_UID,
     LOCK_FILES,
     PIP_CONFIG_SECRET,
+    SBOM_FILE,
     get_python_command,
 )
 from tfdoctor.remedies.image import format_start_command
@@ -210,7 +211,7 @@ def _format_apptainer(image: EmittedImage) -> str:
 
 
 def _format_sbom(image: EmittedImage) -> str:
-    return sbom.format_sbom(image.option, image.context, image.tag, image.unpinned_requirements)
+    return image.context.files[SBOM_FILE].decode()
 
 
 def _format_requirements(image: EmittedImage) -> str:

@@ -1,4 +1,4 @@
-"""Make the files of a build folder: a Dockerfile, the files that it copies, an SBOM and a README."""
+"""Make the files of a build folder: a Dockerfile, the files that it copies and a README."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
 from tfdoctor.core.text import clean_line
-from tfdoctor.images.emit import Form, emit, format_run_command
-from tfdoctor.images.write import APP_CONTEXT_FOLDER
+from tfdoctor.images.emit import format_run_command
+from tfdoctor.images.write import APP_CONTEXT_FOLDER, SBOM_FILE
 from tfdoctor.remedies.target import TargetImage
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FILE_DESCRIPTIONS", "group_app_files", "make_folder_files"]
 
-SBOM_FILE = "sbom.cdx.json"
 FILE_DESCRIPTIONS = {
     "Dockerfile": "the steps",
     "tools.txt": "pip and what it builds with, pinned and hashed",
@@ -43,11 +42,7 @@ def make_folder_files(image: EmittedImage) -> dict[str, bytes]:
     context_files = {"Dockerfile": image.context.dockerfile.encode(), **image.context.files}
     names = group_app_files(image.context.files)
     ignore_patterns = "*\n" + "".join(f"!{name.rstrip('/')}\n" for name in sorted(names))
-    files = {
-        **context_files,
-        ".dockerignore": ignore_patterns.encode(),
-        SBOM_FILE: emit(Form.sbom, image).encode(),
-    }
+    files = {**context_files, ".dockerignore": ignore_patterns.encode()}
     return {**files, "README.md": _format_readme(image, group_app_files(files)).encode()}
 
 

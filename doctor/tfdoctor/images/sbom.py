@@ -8,10 +8,10 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
-from tfdoctor.images.write import LOCK_FILES, TOOLS_FILE
 
 if TYPE_CHECKING:
-    from tfdoctor.images.write import BuildContext
+    from collections.abc import Iterable
+
     from tfdoctor.planning import Option
 
 __all__ = ["format_sbom"]
@@ -21,20 +21,17 @@ _NAMESPACE = uuid.UUID("8d1cf0c7-55c1-5c1e-9c6f-1a9cf1f3b5a4")
 
 
 def format_sbom(
-    option: Option, context: BuildContext, tag: str, unpinned_requirements: tuple[str, ...]
+    option: Option, lock_lines: Iterable[str], epoch: int, unpinned_requirements: Iterable[str]
 ) -> str:
-    """Return the JSON document. It only names the `unpinned_requirements`, whose versions are not known."""
-    lines = [
-        line
-        for name in (TOOLS_FILE, *LOCK_FILES)
-        for line in context.files.get(name, b"").decode().splitlines()
-        if line
-    ]
+    """Return the JSON document of the packages in lock files, with the time stamp `epoch` in seconds since 1970.
+
+    It only names the `unpinned_requirements`, whose versions are not known.
+    """
     components = [
         _make_base_component(option),
-        *(_make_package_component(line) for line in dict.fromkeys(lines)),
+        *(_make_package_component(line) for line in dict.fromkeys(lock_lines) if line),
     ]  # without duplicates, because the tools are in two lock files
-    release_date = dt.datetime.fromtimestamp(context.epoch, dt.timezone.utc)
+    release_date = dt.datetime.fromtimestamp(epoch, dt.timezone.utc)
     properties = [
         _make_property("base", "What is in the base image is not listed; only its name is."),
         *(_make_property("not-pinned", requirement) for requirement in unpinned_requirements),
@@ -46,7 +43,11 @@ def format_sbom(
         "metadata": {
             "timestamp": release_date.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "tools": {"components": [{"type": "application", "name": "tfdoctor", "version": __version__}]},
-            "component": {"type": "container", "bom-ref": "image", "name": tag},
+            "component": {
+                "type": "container",
+                "bom-ref": "image",
+                "name": f"TensorFlow {option.tensorflow} for NVIDIA GPUs",
+            },
             "properties": properties,
         },
         "components": components,

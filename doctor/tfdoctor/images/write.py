@@ -20,6 +20,7 @@ from tfdoctor import __version__
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.core import versions
 from tfdoctor.core.errors import UsageError
+from tfdoctor.images.sbom import format_sbom
 from tfdoctor.planning.models import Recipe
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ BUILD_LOGS = (
 SHARED_EPOCH = 315532800
 """The time stamp of the files in the layers that releases share: 1980-01-01, the first day that a zip file can hold."""
 TOOLS_FILE = "tools.txt"
+SBOM_FILE = "sbom.cdx.json"
+"""The list of the packages, in the context and in SHARE_FOLDER of the image."""
 LOCK_FILES = ("cuda.txt", "release.txt", "tensorflow.txt")
 """Files with the pinned and hashed packages that pip installs. `TOOLS_FILE` has pip itself."""
 STALE_APT_LISTS = ("/etc/apt/sources.list.d/cuda*.list", "/etc/apt/sources.list.d/nvidia-ml.list")
@@ -255,6 +258,10 @@ def _make_files(
         contents[name] = (data_dir("dockerfiles") / name).read_bytes()
     if extras.ca_certificate is not None:
         contents["ca.crt"] = extras.ca_certificate
+    lock_lines = [line for name in (TOOLS_FILE, *LOCK_FILES) for line in files.get(name, "").splitlines()]
+    contents[SBOM_FILE] = format_sbom(
+        option, lock_lines, _compute_release_epoch(option), extras.requirements
+    ).encode()
     return contents | dict(extras.app.contents)
 
 
@@ -357,6 +364,7 @@ def _make_template_values(
         "requirements": "requirements.txt" in files,
         "uid": extras.uid,
         "environment": _list_variables(option),
+        "sbom": SBOM_FILE,
         "labels": _list_labels(option),
         "compilers": extras.has_compilers,
         "app": f"{APP_CONTEXT_FOLDER}/" if extras.app.contents else None,
@@ -445,12 +453,25 @@ def _list_labels(option: Option) -> list[tuple[str, str]]:
         "org.opencontainers.image.title": f"TensorFlow {option.tensorflow} for NVIDIA GPUs",
         "org.opencontainers.image.description": f"Python {option.python}, CUDA {option.cuda}{cudnn_note}",
         "org.opencontainers.image.version": option.tensorflow,
+        # as BuildKit does with SOURCE_DATE_EPOCH: two builds give the same image
+        "org.opencontainers.image.created": f"{option.release.release_date}T00:00:00Z",
+        **_list_source_labels(option),
         "org.opencontainers.image.base.name": base.image.partition("@")[0] if base is not None else "",
         "org.opencontainers.image.base.digest": _get_base_digest(base),
         "io.tfdoctor.plan": json.dumps(plan, sort_keys=True),
         "io.tfdoctor.version": __version__,
     }
     return [(name, _quote_label(value)) for name, value in value_by_label.items() if value]
+
+
+def _list_source_labels(option: Option) -> dict[str, str]:
+    """Return the labels with TensorFlow's source code. NVIDIA's images have another one."""
+    if option.recipe is Recipe.NGC:
+        return {}
+    return {
+        "org.opencontainers.image.source": "https://github.com/tensorflow/tensorflow",
+        "org.opencontainers.image.revision": f"v{option.tensorflow}",
+    }
 
 
 def _get_base_digest(base: BaseImage | None) -> str:

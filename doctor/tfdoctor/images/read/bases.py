@@ -147,9 +147,9 @@ def _recognize_base(
         if version is not None and not (name == "python" and tag[version.end()].isalpha()):
             tag = tag[version.end() :]
         if name == "base":  # devcontainers/base:ubuntu-22.04 or :jammy
-            system, dash, release = tag.partition("-")
-            is_ubuntu = system == "ubuntu" or compat.pythons.find_system(system) is not None
-            name = "alpine" if system == "alpine" else "ubuntu" if is_ubuntu else "debian"
+            family, dash, release = tag.partition("-")
+            is_ubuntu = family == "ubuntu" or compat.pythons.find_system(family) is not None
+            name = "alpine" if family == "alpine" else "ubuntu" if is_ubuntu else "debian"
             tag = release if dash else tag
         path, is_hub = f"continuumio/{name}" if name.endswith("conda") else name, True
     # Docker Hub's official images are in the namespace `library`, which the name may omit. Mirrors may have it, too.
