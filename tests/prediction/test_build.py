@@ -160,6 +160,20 @@ def test_unreadable_path_of_the_import(path: str, has_tensorflow: bool, counts: 
     assert build.find_unreadable_package(replace(facts, tensorflow=Unknown("x"))) is None
 
 
+@pytest.mark.parametrize(
+    ("package", "has_tensorflow", "counts"),
+    [("tensorflow", False, True), ("tensorflow", True, False), ("nvidia", False, False)],
+)
+def test_folder_that_this_user_may_not_enter(package: str, has_tensorflow: bool, counts: bool) -> None:
+    """To Python, there is no package in it: only its registered files show that it is closed."""
+    folder = f"{SITE}/{package}"
+    denied = DeniedPath(f"{folder}/python/x.so", closed=folder, owner="root", mode="700")
+    facts = with_python(healthy(), closed=(denied,), sys_path=("/path", SITE))
+    if not has_tensorflow:
+        facts = replace(facts, tensorflow=Absent("x"))
+    assert build.find_unreadable_package(facts) == (denied if counts else None)
+
+
 def test_metadata_without_package() -> None:
     facts = replace(healthy(), tensorflow=Absent("x"))
     assert [dist.name for dist in build.find_distributions_without_package(facts)] == ["tensorflow"]

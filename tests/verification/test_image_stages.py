@@ -12,6 +12,7 @@ import pytest
 from rules.make_facts import COMPAT, healthy
 from tfdoctor.cli.simulation_options import parse_simulation
 from tfdoctor.core.facts import DeviceNodes, Known, Unknown, value_of
+from tfdoctor.core.facts.loading import RemovedEntriesResult, ReplacedLibrary
 from tfdoctor.core.facts.python import UnusablePython
 from tfdoctor.core.findings import Cause, Finding, Severity
 from tfdoctor.diagnosis.report import diagnose
@@ -110,6 +111,7 @@ def test_messages_of_the_engine() -> None:
             "failed",
             "the container starts with --gpus all, but gets neither a driver nor a device node",
         ),
+        ("hidden", {}, "passed", "a container starts with --gpus all; its ENTRYPOINT (x) is not run"),
         ("other nodes", {"gpus": "none"}, "failed", "the container was started without GPUs, as asked"),
         (
             "nothing",
@@ -130,7 +132,18 @@ def test_runtime_stage(facts: str, options: dict[str, Any], status: str, detail:
     cuda = value_of(found.driver.cuda)
     assert cuda is not None
     no_cuda = Known(replace(cuda, loaded=False), "x")
-    nodes = {"nodes": ("/dev/null", "/dev/nvidia0"), "other nodes": ("/dev/dri",), "nothing": ()}.get(facts)
+    nodes = {
+        "nodes": ("/dev/null", "/dev/nvidia0"),
+        "other nodes": ("/dev/dri",),
+        "nothing": (),
+        "hidden": (),
+    }.get(facts)
+    if facts == "hidden":
+        loader = value_of(found.loader)
+        assert loader is not None
+        empty_file = ReplacedLibrary("libcuda.so.1", "/old/libcuda.so.1", "/usr/lib/libcuda.so.1")
+        result = RemovedEntriesResult("LD_LIBRARY_PATH", ("/old",), loader.resolutions, (), (empty_file,))
+        found = replace(found, loader=Known(replace(loader, without=(result,)), "x"))
     if nodes is not None:
         found = replace(
             found, driver=replace(found.driver, cuda=no_cuda, nodes=Known(DeviceNodes(nodes), "/dev"))
@@ -140,6 +153,7 @@ def test_runtime_stage(facts: str, options: dict[str, Any], status: str, detail:
     ((stage),) = run.stages
     assert (stage.status, stage.detail, stage.seconds) == (status, detail, 1.5)
     assert run.cause is (Cause.CONTAINER_NO_GPU if status == "failed" else None)
+    found = healthy()
     unknown = replace(found, driver=replace(found.driver, cuda=Unknown("x", "no"), nodes=Unknown("x", "no")))
     again = VerificationRun("x", complete_request(VerifyRequest()), ignore_stage)
     _check_runtime(again, unknown, GpuAccess("none"), 0, ())

@@ -168,10 +168,8 @@ def find_unreadable_package(facts: Facts) -> DeniedPath | None:
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     if python is None or (tensorflow is None and not isinstance(facts.tensorflow, Absent)):
         return None
-    needed_paths = {
-        *python.site_packages,
-        *(f"{folder}/tensorflow/__init__.py" for folder in python.sys_path),
-    }
+    package_folders = {f"{folder}/tensorflow" for folder in python.sys_path} if tensorflow is None else set()
+    needed_paths = {*python.site_packages, *(f"{folder}/__init__.py" for folder in package_folders)}
     if tensorflow is not None:
         package = tensorflow.package_dir
         needed_paths = {
@@ -185,6 +183,8 @@ def find_unreadable_package(facts: Facts) -> DeniedPath | None:
         parent, _, name = denied.path.rpartition("/")
         is_module_path = parent in python.sys_path and not name.endswith((".dist-info", ".egg-info"))
         if denied.path in needed_paths or (is_module_path and denied.path not in python.sys_path):
+            return denied
+        if denied.closed in package_folders:  # to Python, a folder that it may not enter has no __init__.py
             return denied
     return None
 

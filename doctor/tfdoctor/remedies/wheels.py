@@ -193,6 +193,22 @@ def make_install_steps(
         steps.append(Install(unregistered_requirements))
         commands.append(format_pip_install(target, unregistered_requirements))
     if registered_pins:
+        registered_pins += tuple(
+            pin for pin in _list_incomplete_wheels(target) if pin not in registered_pins
+        )  # they need each other, and pip installs no dependencies here
         steps.append(Install(registered_pins, force_reinstall=True, install_dependencies=False))
         commands.append(format_pip_install(target, registered_pins, options="--force-reinstall --no-deps"))
     return tuple(steps), tuple(commands)
+
+
+def _list_incomplete_wheels(target: Target) -> list[str]:
+    """Return the pins of NVIDIA's wheels beside TensorFlow that have lost a library."""
+    distributions = target.python.distributions if target.python is not None else ()
+    return [
+        f"{distribution.name}=={distribution.version}"
+        for distribution in distributions
+        if distribution.lost
+        and distribution.name.startswith("nvidia-")
+        and distribution.location == get_site_packages(target)
+        and versions.is_version(distribution.version)
+    ]

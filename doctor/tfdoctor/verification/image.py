@@ -411,8 +411,16 @@ def _check_runtime(
     """Record the stage `runtime`: a container starts, and has a driver or device nodes if it needs GPUs."""
     cuda = value_of(facts.driver.cuda)
     nodes = value_of(facts.driver.nodes)
-    has_gpu = (cuda is not None and cuda.loaded) or (
-        nodes is not None and any(name.startswith("/dev/nvidia") for name in nodes.names)
+    loader = value_of(facts.loader)
+    has_gpu = (
+        (cuda is not None and cuda.loaded)
+        or (nodes is not None and any(name.startswith("/dev/nvidia") for name in nodes.names))
+        # A file of the image hides the driver's library: the stage `driver` reports it.
+        or any(
+            replaced.soname == "libcuda.so.1" and replaced.other is not None
+            for removal_result in (loader.without if loader is not None else ())
+            for replaced in removal_result.instead
+        )
     )
     if run.verify_request.simulated_gpus is not None:
         run.record_stage(
