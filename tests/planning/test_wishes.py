@@ -164,6 +164,12 @@ def test_arm_boards_get_the_image_of_nvidia(typed: str, image: str) -> None:
     assert "pip install tensorflow" in text
 
 
+@pytest.mark.parametrize(("card", "is_newer"), [("B300", True), ("B200", False), ("H100", False)])
+def test_image_older_than_the_card_is_said_to_be(card: str, is_newer: bool) -> None:
+    text = " ".join(render_plan_for(f"--gpu {card} --driver 580 --tf 2.17.0 --method container").split())
+    assert ("CUDA 12.8 is older than" in text) is is_newer
+
+
 def test_x86_cards_are_no_arm_boards() -> None:
     for name, capability in (
         ("NVIDIA H100", "9.0"),

@@ -61,7 +61,6 @@ def render_recommendation(
 
     With `verbose`, the text is not shortened. Commands are not wrapped.
     """
-    is_for_any_gpu = not recommendation.host.cards
     for max_items, max_lines in SHORTENING_LEVELS if width >= MIN_WIDE_COLUMNS else SHORTENING_LEVELS[:1]:
         out = Page(width, coloured=colour)
         print_hanging(out, Text(""), _describe_host(recommendation.host))
@@ -82,11 +81,10 @@ def render_recommendation(
                     recommendation.options[:max_items],
                     max_lines,
                     best_label="With a GPU" if recommendation.host.has_no_gpu else "Best",
-                    is_for_any_gpu=is_for_any_gpu,
                 )
             else:
                 for index, option in enumerate(recommendation.options[:max_items]):
-                    _print_brief_option(out, option, index, max_lines, is_for_any_gpu=is_for_any_gpu)
+                    _print_brief_option(out, option, index, max_lines)
             if max_items > 1:
                 _print_newest_rejection(out, recommendation)
             _print_footer(out, recommendation, max_items)
@@ -105,37 +103,24 @@ def _print_cpu_option(out: Page, remedy: Remedy, mark: str) -> None:
     out.print()
 
 
-def _list_caveats(option: Option, *, is_for_any_gpu: bool) -> list[str]:
-    """Return the important caveats of an option.
-
-    `is_for_any_gpu` says whether no GPU is specified, so that the limits of the GPUs are important as well.
-    """
+def _list_caveats(option: Option) -> list[str]:
+    """Return the important caveats of an option."""
     return [
         clean_line(caveat.text, limit=1000)
         for caveat in option.caveats
-        if caveat.is_serious
-        or caveat.cause is Cause.DRIVER_TOO_OLD
-        or (is_for_any_gpu and caveat.cause in (Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD))
+        if caveat.is_serious or caveat.cause in (Cause.DRIVER_TOO_OLD, Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD)
     ]
 
 
-def _print_table(
-    out: Page, options: Sequence[Option], max_lines: int, *, best_label: str, is_for_any_gpu: bool
-) -> None:
+def _print_table(out: Page, options: Sequence[Option], max_lines: int, *, best_label: str) -> None:
     """Print the options as a table, followed by commands and by the caveats as footnotes.
 
     The commands are those of the best option, after `best_label`, and of the best option with the other method.
     """
-    caveats = list(
-        dict.fromkeys(
-            caveat for option in options for caveat in _list_caveats(option, is_for_any_gpu=is_for_any_gpu)
-        )
-    )
+    caveats = list(dict.fromkeys(caveat for option in options for caveat in _list_caveats(option)))
     rows = [("TensorFlow", "Python", "CUDA", "cuDNN", "how", "size", "but" if caveats else "")]
     for option in options:
-        numbers = [
-            str(caveats.index(caveat) + 1) for caveat in _list_caveats(option, is_for_any_gpu=is_for_any_gpu)
-        ]
+        numbers = [str(caveats.index(caveat) + 1) for caveat in _list_caveats(option)]
         size = format_bytes(option.size_bytes) if option.size_bytes is not None else "?"
         # The table has only the major and minor versions.
         cuda, cudnn = (".".join(text.split(".")[:2]) for text in (option.cuda, option.cudnn or "?"))
@@ -194,9 +179,7 @@ def _print_command(out: Page, name: str, option: Option, *, style: str = "") -> 
         out.print(label + Text(line[COMMAND_LABEL_COLUMNS:] if len(label) else line, style=style), wrap=False)
 
 
-def _print_brief_option(
-    out: Page, option: Option, index: int, max_lines: int, *, is_for_any_gpu: bool
-) -> None:
+def _print_brief_option(out: Page, option: Option, index: int, max_lines: int) -> None:
     """Print an option with its commands and caveats and, if it is the first option, its contents.
 
     `max_lines` is the largest number of lines of a caveat.
@@ -206,7 +189,7 @@ def _print_brief_option(
     print_commands(out, option.commands, 4, style=style, with_continuations=True)
     if not index:
         print_hanging(out, Text("  Has   "), _describe_contents(option))
-    for caveat in _list_caveats(option, is_for_any_gpu=is_for_any_gpu):
+    for caveat in _list_caveats(option):
         print_hanging(out, Text("  But   "), shorten_text(caveat, out.width - 8, max_lines))
     out.print()
 
@@ -248,7 +231,7 @@ def print_option(out: Page, option: Option, *, complete: bool) -> None:
         return
     _print_title(out, option, 0)
     print_hanging(out, Text("  Has   "), _describe_contents(option))
-    for caveat in _list_caveats(option, is_for_any_gpu=False)[:2]:
+    for caveat in _list_caveats(option)[:2]:
         print_hanging(out, Text("  But   "), shorten_text(caveat, out.width - 8, 2))
     parts_by_size = sorted(option.components, key=lambda part: -(part.size_bytes or 0))
     sized_parts = [part for part in parts_by_size if part.size_bytes is not None]

@@ -253,6 +253,20 @@ def _check_libraries(assessment: Assessment, compat: Compat, gpu: HostGpu, cuda:
         )
 
 
+def _warn_about_newer_gpu(assessment: Assessment, compat: Compat, gpu: HostGpu, cuda: str) -> None:
+    """Add a caveat if a CUDA version is older than a GPU of a generation that it supports."""
+    series = compat.find_cuda_series(cuda)
+    capabilities = series.capabilities if series is not None else ()
+    if capabilities and gpu.capability not in capabilities and not assessment.reasons:
+        assessment.add_caveat(
+            Cause.GPU_TOO_NEW,
+            f"CUDA {versions.major_minor(cuda)} is older than {_format_gpu(gpu)}: such a GPU runs what its libraries have "
+            "for the older ones of its generation, and nothing in them was made for it",
+            f"cuda.toml: [[series]] {versions.major_minor(cuda)}",
+            serious=False,
+        )
+
+
 def _warn_about_newest_gpus(assessment: Assessment, compat: Compat, cuda: str) -> None:
     """Add a caveat for hosts with unknown GPUs if a CUDA version does not support the newest known GPUs."""
     newest_known = max((known_gpu.capability for known_gpu in compat.gpus), key=versions.parse_capability)
@@ -338,6 +352,7 @@ def check_ngc_image(assessment: Assessment, compat: Compat, image: NgcImage, hos
             )
         else:
             _check_libraries(assessment, compat, gpu, image.cuda)
+            _warn_about_newer_gpu(assessment, compat, gpu, image.cuda)
             if image.cudnn is not None:
                 _check_cudnn(assessment, compat, gpu, image.cudnn)
     if not host.cards:
