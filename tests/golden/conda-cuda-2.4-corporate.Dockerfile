@@ -48,8 +48,8 @@ RUN since=$(date +%s.%N) \
  && (getent passwd 1000 >/dev/null || useradd --no-log-init --no-create-home --home-dir /home/user --uid 1000 tensorflow) \
  && install -d -m 1777 /home/user /var/cache/cuda \
  && install -d -o 1000 -g 1000 /workspace \
- && touch -cd "@$SOURCE_DATE_EPOCH" /usr/local/share /usr/local/share/tfdoctor /usr/local/share/tfdoctor/* \
  && rm -f /usr/local/share/tfdoctor/ca.crt \
+ && touch -cd "@$SOURCE_DATE_EPOCH" /usr/local/share /usr/local/share/tfdoctor /usr/local/share/tfdoctor/* \
  && sh /usr/local/share/tfdoctor/settle.sh "$since"
 ENV PATH=/opt/tensorflow/bin:$PATH
 ENV HOME=/home/user
