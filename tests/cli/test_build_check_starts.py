@@ -414,6 +414,21 @@ def test_findings_cite_the_lines_and_settings_of_a_dev_container(tfdoctor: Tfdoc
     assert f'"image": "{DEVEL.replace("devel", "runtime")}"' in findings["TFD517"]["remedies"][0]["text"]
 
 
+def test_service_gets_no_base_image_without_tensorflow(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+    """Its file has no command that could install TensorFlow there."""
+    file = tmp_path / "compose.yaml"
+    file.write_text("services:\n  a:\n    image: tensorflow/tensorflow:2.15.0-gpu\n    gpus: all\n")
+    _, (service_json,) = run_check(tfdoctor, file)
+    commands = [
+        command
+        for finding in service_json["check"]["findings"]
+        for remedy in finding["remedies"]
+        for command in remedy["commands"]
+    ]
+    assert any("tfdoctor build --tf 2.15.0" in command for command in commands)
+    assert not [command for command in commands if "nvidia/cuda" in command or command.startswith("RUN")]
+
+
 @pytest.mark.parametrize(
     ("variables", "line"),
     [

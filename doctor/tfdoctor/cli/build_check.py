@@ -55,6 +55,8 @@ PROGRAMS_WITHOUT_GPU = frozenset({"tensorboard"})
 WITHOUT_TENSORFLOW = "it is given no GPU, and nothing shows that its image has TensorFlow"
 """The reason why a service such as a database is not checked."""
 _FROM = re.compile(r"\bFROM (\S+)")
+_OTHER_BASE = re.compile(r"\bFROM (?!\S{0,200}tensorflow)|\bRUN ")
+"""Matches commands that only a Dockerfile can have, or a base image without TensorFlow."""
 _PLAIN_VALUE = re.compile(r"[\w.:/@+-]{1,300}")
 """Matches a build argument that can be written unquoted into an ARG instruction."""
 
@@ -266,6 +268,10 @@ def _cite_start_file(report: DockerfileReport, start: ContainerStart, line_count
             remedies=tuple(
                 replace(remedy, text=adapt(remedy.text), commands=tuple(map(adapt, remedy.commands)))
                 for remedy in finding.remedies
+                # No command of the file could install TensorFlow into a base without it.
+                if not (
+                    start.image and not start.setup_text and _OTHER_BASE.search(" ".join(remedy.commands))
+                )
             ),
         )
         for finding in report.findings
