@@ -52,7 +52,8 @@ def get_refusal(message: str, *devices: str, podman: bool = False, host: Any = N
     """Return the finding for an engine's refusal to start a container with GPUs."""
     engine = cast("ContainerEngine", SimpleNamespace(name="podman" if podman else "docker"))
     access = GpuAccess("cdi" if podman else "gpus", devices or ("all",))
-    return _explain_refusal(engine, COMPAT, [(access, message)], host)
+    image = TargetImage("team/tf:1", engine.name)
+    return _explain_refusal(engine, COMPAT, [(access, message)], host, image)
 
 
 # ---------------------------------------------------------------- stages that did not run are not passed
@@ -257,13 +258,16 @@ def test_files_omitted_from_our_images_are_not_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "command"),
+    ("message", "commands"),
     [
-        ("unable to find user nosuch: no matching entries in passwd file", "USER 1000"),
-        ('invalid mount config for type "bind"', "docker run --rm IMAGE true"),
+        (
+            "unable to find user nosuch: no matching entries in passwd file",
+            ("USER 1000", "docker build -t team/tf:1-fixed .", "tfdoctor verify team/tf:1-fixed"),
+        ),
+        ('invalid mount config for type "bind"', ("docker run --rm team/tf:1 true",)),
     ],
 )
-def test_refusal_without_gpus_has_advice_about_the_image(message: str, command: str) -> None:
+def test_refusal_without_gpus_has_advice_about_the_image(message: str, commands: tuple[str, ...]) -> None:
     finding = get_refusal(message)
     assert finding.cause is Cause.INCONCLUSIVE
-    assert [remedy.commands for remedy in finding.remedies] == [(command,)]
+    assert [remedy.commands for remedy in finding.remedies] == [commands]

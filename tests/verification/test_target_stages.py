@@ -98,6 +98,7 @@ def test_all_stages_of_a_healthy_machine() -> None:
     request = json.loads(argv[-1])
     assert request["stages"] == ["import", "visible", "compute", "cudnn", "nccl"]
     assert request["device"] == "GPU"
+    assert "in_cwd" not in request, "a verification on the host runs no code of the working folder"
     assert request["expected"] == find_float32_speeds(healthy(), COMPAT.cards)
     assert options["timeout"] == sum(request["limits"].values()) + 15
     assert options["env"]["NCCL_DEBUG"] == "WARN"

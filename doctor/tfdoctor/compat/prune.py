@@ -5,11 +5,13 @@ Each entry was tested: without the files, TensorFlow still registered its GPUs, 
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
+import fnmatch
 from dataclasses import field
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from tfdoctor.compat.decode import Converted, ReleaseSet, Sources, read_table
+from tfdoctor.core import versions
 from tfdoctor.core.records import dataclass
 
 __all__ = ["Leftover", "PruneTable", "load_prune"]
@@ -37,6 +39,15 @@ class Leftover:
     """Tested TensorFlow releases as a PEP 440 specifier set."""
     reason: str = field(metadata={"key": "why"})
     sources: Sources
+
+    def covers(self, path: str, version: str | None) -> bool:
+        """Return whether an image of this TensorFlow goes without a file, given relative to site-packages."""
+        patterns = (self.pattern, f"{self.pattern}/*")
+        return (
+            version is not None
+            and any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+            and versions.satisfies(version, self.tensorflow)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 #
 # Runs on Python 2.7 and 3.5 to 3.14 and on TensorFlow 1.4 to 2.x. The only argument is a JSON object:
 #
+#   in_cwd    whether modules of the working directory come first, as for a program that is started there
 #   stages    which of STAGES to run; `import` and `visible` always run, because the others need them
 #   device    "GPU", or "CPU" to run the same computations on the CPU (for testing this script)
 #   limits    {stage: seconds}: SIGALRM ends the process at a stage's time limit, even if C code hangs
@@ -87,6 +88,8 @@ def main():
     request = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     # Do not allocate the whole memory of a GPU, whatever the environment says.
     os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+    if request.get("in_cwd") and not (getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)):
+        sys.path.insert(0, "")
     stages = set(request.get("stages") or DEFAULT_STAGES) | set(DEFAULT_STAGES[:2])
     limits = request.get("limits") or {}
     run = SharedState(request)

@@ -334,20 +334,9 @@ def _make_image_remedies(
     if lines:
         runs_as_root = image.user.partition(":")[0] in ("", "0", "root")
         user = "" if runs_as_root or all(line.startswith("ENV ") for line in lines) else image.user
-        new_image = choose_image_name(image.name)
-        remedies.append(
-            Remedy(
-                f"{text} Write this at the end of the image's Dockerfile, or into one that begins with "
-                f"`FROM {image.name}`; build it, and verify what was built.",
-                (
-                    *(("USER root",) if user else ()),
-                    *lines,
-                    *((f"USER {user}",) if user else ()),
-                    f"{image.engine_command} build -t {new_image} .",
-                    f"tfdoctor verify {new_image}",
-                ),
-            )
-        )
+        if user:
+            lines = ("USER root", *lines, f"USER {user}")
+        remedies.append(make_dockerfile_remedy(image, text, lines))
     options = [_format_variable(step) for step in remedy.steps]
     if options and all(options):
         remedies.append(Remedy("For one container this does.", (format_start_command(image, *options),)))
@@ -366,6 +355,16 @@ def _make_image_remedies(
         )
         remedies.append(Remedy(text, (f"{env_command}{format_start_command(image, arguments)}",)))
     return remedies
+
+
+def make_dockerfile_remedy(image: TargetImage, text: str, lines: Sequence[str]) -> Remedy:
+    """Return the remedy to add lines to an image's Dockerfile."""
+    new_image = choose_image_name(image.name)
+    return Remedy(
+        f"{text} Write this at the end of the image's Dockerfile, or into one that begins with `FROM {image.name}`; "
+        "build it, and verify what was built.",
+        (*lines, f"{image.engine_command} build -t {new_image} .", f"tfdoctor verify {new_image}"),
+    )
 
 
 def _format_variable(step: Step) -> str:

@@ -202,13 +202,15 @@ def make_install_steps(
 
 
 def _list_incomplete_wheels(target: Target) -> list[str]:
-    """Return the pins of NVIDIA's wheels beside TensorFlow that have lost a library."""
+    """Return the pins of NVIDIA's wheels beside TensorFlow that lost a library which tfdoctor's images have."""
     distributions = target.python.distributions if target.python is not None else ()
+    version = target.build.version if target.build is not None else None
+    leftovers = target.compat.leftovers
     return [
         f"{distribution.name}=={distribution.version}"
         for distribution in distributions
-        if distribution.lost
-        and distribution.name.startswith("nvidia-")
+        if distribution.name.startswith("nvidia-")
         and distribution.location == get_site_packages(target)
         and versions.is_version(distribution.version)
+        and any(not any(item.covers(path, version) for item in leftovers) for path in distribution.lost)
     ]

@@ -20,11 +20,9 @@ Install the wheel again.
 
 from __future__ import annotations
 
-import fnmatch
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor.core import versions
 from tfdoctor.core.causes.steps import Install
 from tfdoctor.core.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
@@ -130,13 +128,7 @@ def _list_shared_files(context: RuleContext) -> set[str]:
 def _is_omitted_from_images(context: RuleContext, path: str) -> bool:
     """Return whether tfdoctor omits this file from the images that it builds."""
     version = context.build.version if context.build is not None else None
-    if version is None:
-        return False
-    return any(
-        (fnmatch.fnmatchcase(path, leftover.pattern) or fnmatch.fnmatchcase(path, f"{leftover.pattern}/*"))
-        and versions.satisfies(version, leftover.tensorflow)
-        for leftover in context.compat.leftovers
-    )
+    return any(leftover.covers(path, version) for leftover in context.compat.leftovers)
 
 
 def _join_names(paths: list[str]) -> str:

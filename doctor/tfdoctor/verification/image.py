@@ -21,7 +21,7 @@ from tfdoctor.logs.report import diagnose_log
 from tfdoctor.remedies import engine as engine_advice
 from tfdoctor.remedies import engine_state
 from tfdoctor.remedies.engine import CAPABILITIES_VARIABLE, excludes_capability, make_capabilities_remedy
-from tfdoctor.remedies.image import adapt_image_finding
+from tfdoctor.remedies.image import adapt_image_finding, make_dockerfile_remedy
 from tfdoctor.remedies.target import TargetImage, build_target
 from tfdoctor.rules import prediction_differs
 from tfdoctor.verification.findings import (
@@ -249,7 +249,8 @@ def _start_container(
             _record_early_end(run, error, time.monotonic() - started)
             return None, access
     access, message = refusals[0]
-    finding = _explain_refusal(engine, compat, refusals, host)
+    assert run.image is not None  # noqa: S101 - only an image is started
+    finding = _explain_refusal(engine, compat, refusals, host, run.image)
     run.gpu_option = access.run_options
     run.findings.append(finding)
     detail = f"{finding.title}: {_shorten_message(message)}"
@@ -274,7 +275,11 @@ def list_gpu_access(engine: ContainerEngine, gpus: str | None) -> list[GpuAccess
 
 
 def _explain_refusal(
-    engine: ContainerEngine, compat: Compat, refusals: Sequence[tuple[GpuAccess, str]], host: Facts | None
+    engine: ContainerEngine,
+    compat: Compat,
+    refusals: Sequence[tuple[GpuAccess, str]],
+    host: Facts | None,
+    image: TargetImage,
 ) -> Finding:
     """Return the finding that explains the engine's error messages, using the signatures of `diagnose`."""
     # `docker run` prints the messages in this form, in which the signatures recognise them.
@@ -308,7 +313,7 @@ def _explain_refusal(
             "The engine does not start the container",
             "The engine's message is not about GPUs.",
         )
-        general_remedies = [_make_start_remedy(engine, text)]
+        general_remedies = [_make_start_remedy(image, text)]
     return Finding(
         code=cause.data.finding_code,
         cause=cause,
@@ -321,17 +326,13 @@ def _explain_refusal(
     )
 
 
-def _make_start_remedy(engine: ContainerEngine, text: str) -> Remedy:
+def _make_start_remedy(image: TargetImage, text: str) -> Remedy:
     """Return the remedy for an engine's error message that is not about GPUs."""
     if "unable to find user" in text:
-        return Remedy(
-            "The image's USER is not in its /etc/passwd. A number needs no entry there: write this at the end of its "
-            "Dockerfile.",
-            ("USER 1000",),
-        )
-    return Remedy(
-        "Start it without a GPU, until the engine accepts it.", (f"{engine.name} run --rm IMAGE true",)
-    )
+        reason = "The image's USER is not in its /etc/passwd. A number needs no entry there."
+        return make_dockerfile_remedy(image, reason, ("USER 1000",))
+    command = f"{image.engine_command} run --rm {image.name} true"
+    return Remedy("Start it without a GPU, until the engine accepts it.", (command,))
 
 
 def _drop_duplicates(remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:

@@ -212,6 +212,8 @@ def _run_payload(
         "device": verify_request.device,
         "limits": verify_request.limits.as_json(),
     }
+    if run.image is not None:  # on the host, no code of the working directory is run
+        request["in_cwd"] = True
     if verify_request.device == "GPU":
         request["expected"] = expected_speeds
     with stop_on_signal(system):
