@@ -52,6 +52,8 @@ _ENVIRONMENT_SIGNATURES = (
     "scheduler-hint",
     "visible-devices",
     "parameter-server",
+    "library-file-listed",
+    "listing-asked",
 )
 """Signatures of the environment, which are often logged only once for all processes.
 
@@ -63,6 +65,7 @@ _UNSPECIFIC_SIGNATURES = frozenset(
         *_ENVIRONMENT_SIGNATURES,
         *("process-start", "other-framework", "tf-version", "tf-version-alone", "answer-line", "smi-table"),
         *("source-line", "old-names", "tensorflow-core"),
+        *("fresh-container", "no-cgroups-set", "virtual-processor", "pip-ignored-versions"),
         *(
             "smi-failed",
             "cuda-requirement",
@@ -164,7 +167,10 @@ class ProcessPart:
 
     def has_tensorflow_events(self) -> bool:
         """Return whether a TensorFlow process logged any of the events."""
-        return any(signature_id not in _UNSPECIFIC_SIGNATURES for signature_id in self.log.events)
+        return any(
+            signature_id not in _UNSPECIFIC_SIGNATURES and not signature_id.endswith("-hint")
+            for signature_id in self.log.events
+        )
 
 
 class ProcessSplitter:

@@ -97,9 +97,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _TAG = re.compile(
     r"</?(?:pre|span|code|p|div|br|li|ul|samp|tt|b|i|em|font|blockquote)(?:\s[^<>]{0,300})?/?>", re.I
 )
-_ESCAPED = re.compile(r"\\{1,16}([\"'_`*])")
+_ESCAPED = re.compile(
+    r"(?P<path>(?:\b[A-Za-z]:|~)(?:\\{1,16}(?![\\\"'`*])[^\\\n\"'*?<>|()]{0,100}){1,60})|\\{1,16}(?P<mark>[\"'_`*])"
+)
 _ESCAPED_MARKS = tuple(f"\\{mark}" for mark in "\"'_`*")
-"""The ends of all matches of _ESCAPED. Only texts that contain them are searched, because the search is slow."""
+"""The ends of all escapes that _ESCAPED matches. Only texts that contain them are searched, because the search is slow."""
 _ESCAPED_NEWLINE = re.compile(r"\\{1,16}[rn](?:\\{1,16}n)?(?![a-z])")
 _QUOTE = re.compile(r"(?:\s{0,12}(?:[>|#`]|[-*](?= ))\s{0,4}){1,6}")
 _LAUNCHER_TAG = re.compile(
@@ -427,7 +429,7 @@ def clean_text(text: str) -> str:
     if "<" in text:
         text = _TAG.sub("", text)
     if any(mark in text for mark in _ESCAPED_MARKS):
-        text = _ESCAPED.sub(r"\1", text)
+        text = _ESCAPED.sub(lambda match: match["path"] or match["mark"], text)  # a path of Windows stays
     return text
 
 

@@ -268,7 +268,7 @@ def _list_frameworks(context: LogContext, framework_logs: Mapping[str, Log]) -> 
             continue
         oom_event = next((item for item in context.log.list_events(signature_id) if item.get("oom")), None)
         error = next(iter(framework_logs.get(name, ())), None)
-        summary = f"{name} also logs here; tfdoctor does not judge it."
+        summary = f"{name} is used here, too; tfdoctor does not examine it."
         if oom_event is not None:
             summary = f"{name} ran out of GPU memory (line {oom_event.line})."
             if context.registration_event is not None:
@@ -339,13 +339,13 @@ def _make_report(context: LogContext, decision: Decision, file_name: str) -> Log
     """Return the report on the whole log, without the processes in it."""
     is_gpu_registered = is_registered(context, decision)
     missing_sonames = _list_missing_sonames(context, decision)
-    benign_codes = _list_benign_codes(context)
+    benign_codes = _list_benign_codes(context, decision)
     root_finding = _make_root_finding(context, decision, file_name, missing_sonames)
     findings = [
         root_finding,
         *_make_cluster_findings(context, decision, file_name),
         *_make_misread_findings(context, decision, file_name),
-        *_make_harmless_findings(context, file_name),
+        *_make_harmless_findings(context, decision, file_name),
         *_make_release_findings(context, file_name),
     ]
     return LogReport(
@@ -401,14 +401,21 @@ def _extract_soname(path: str) -> str:
     return name.rstrip(".:,") if ".so" in name else ""
 
 
-def _list_benign_codes(context: LogContext) -> tuple[str, ...]:
+def _list_benign_codes(context: LogContext, decision: Decision) -> tuple[str, ...]:
     """Return the codes of the harmless messages in the log, sorted."""
-    codes: set[str] = set()
-    for events in context.log.events.values():
-        code = events[0].signature.benign_code
-        if code is not None and code != OTHER_BENIGN:
-            codes.add(code)
-    return tuple(sorted(codes))
+    codes = {event.signature.benign_code for event in _list_harmless_events(context, decision)}
+    return tuple(sorted(code for code in codes if code is not None and code != OTHER_BENIGN))
+
+
+def _list_harmless_events(context: LogContext, decision: Decision) -> list[Event]:
+    """Return the first event of each harmless message, without those that belong to the cause of the failure."""
+    is_compiler_missing = decision.cause is Cause.LIBDEVICE_OR_PTXAS_MISSING
+    return [
+        events[0]
+        for events in context.log.events.values()
+        if (code := events[0].signature.benign_code) is not None
+        and not (is_compiler_missing and code == "ptxas-fallback")
+    ]
 
 
 # ---------------------------------------------------------------- findings
@@ -476,13 +483,9 @@ def _describe_other_causes(cause: Cause, others: Sequence[Cause], *, can_check: 
     return f"It may also be that {', or that '.join(titles)}.{hint}"
 
 
-def _make_harmless_findings(context: LogContext, file_name: str) -> list[Finding]:
+def _make_harmless_findings(context: LogContext, decision: Decision, file_name: str) -> list[Finding]:
     """Return a finding that lists the harmless messages, or an empty list if there are none."""
-    events = [
-        signature_events[0]
-        for signature_events in context.log.events.values()
-        if signature_events[0].signature.benign_code is not None
-    ]
+    events = _list_harmless_events(context, decision)
     if not events:
         return []
     events.sort(key=lambda event: event.signature.benign_code == OTHER_BENIGN)  # the least telling ones last
@@ -550,8 +553,9 @@ def _make_release_findings(context: LogContext, file_name: str) -> list[Finding]
         return []
     if sources.unmatched_line is not None:
         events = [sources.unmatched_line]
+        known = f"{origin.era} by its messages" if origin.era else "not known"
         note = (
-            "not known. No release contains all these source lines. It may be another build (a nightly, a candidate, "
+            f"{known}. No release contains all these source lines. It may be another build (a nightly, a candidate, "
             "a vendor's), or several."
         )
     elif len(sources.writers) > 1:
@@ -560,7 +564,8 @@ def _make_release_findings(context: LogContext, file_name: str) -> list[Finding]
         minor = origin.release.minor
         note = f"a candidate of {minor} or a nightly build (it has the source lines of {minor}; the log is older)."
     elif origin.basis == "rest":
-        note = "These source lines and the rest of the log come from different releases: the release is not known."
+        known = f"{origin.era} by its messages" if origin.era else "not known"
+        note = f"{known}. These source lines and the rest of the log come from different releases."
     elif origin.version is not None and not _has_unique_release(origin):
         note = f"Of the releases with these source lines, only TensorFlow {origin.version} fits the rest of the log."
     elif origin.version is not None:

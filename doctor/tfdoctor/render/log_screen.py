@@ -48,9 +48,9 @@ __all__ = [
 MESSAGE_PREFIX = re.compile(r"^.{0,60}?(?:[\w./\\-]{1,200}\.(?:cc|h|cpp|cu|py|mm):\d{1,6}\] )")
 """Matches the time stamp and the source location before a message, up to "dso_loader.cc:64] "."""
 NO_SUCH_FILE_SUFFIX = re.compile(
-    r"; dlerror: {0,3}[\w.+-]{1,100}: cannot open shared object file: No such file or directory"
+    r"(?<=')(?P<name>[\w.+-]{1,100})'; dlerror: {0,3}(?P=name): cannot open shared object file: No such file or directory"
 )
-"""Matches the end of a message about a library that was not found."""
+"""Matches the end of a message about a library that was not found, unless the loader misses one that it needs."""
 SEARCH_PATH_SUFFIX = re.compile(r"[;,] {0,3}(LD_L\w{1,10}_PATH): {0,3}(.*)$")
 """Matches the name and the value of LD_LIBRARY_PATH at the end of a message about a missing library."""
 NOTE_LABELS = {HARMLESS: "Harmless", MISLEADING: "Easily misread"}
@@ -155,7 +155,8 @@ def format_process(process: LogProcess) -> tuple[str, str, str]:
         mark, style = "·", ""
     elif process.cause is Cause.HEALTHY:
         mark, style = "✓", "green"
-    return mark, style, f"{clean_line(process.label, limit=80)}: {clean_line(process.summary, limit=400)}"
+    label, summary = clean_line(process.label, limit=80), clean_line(process.summary, limit=400)
+    return mark, style, summary if summary.startswith(label) else f"{label}: {summary}"
 
 
 def describe_log(report: LogReport) -> str:
@@ -224,7 +225,7 @@ def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, 
         if match is not None:
             variable_by_path.setdefault(match[2], match[1])
             text = text[: match.start()]
-        text = NO_SUCH_FILE_SUFFIX.sub("; …", text)
+        text = NO_SUCH_FILE_SUFFIX.sub(r"\g<name>'; …", text)
         if line_count < max_lines:
             number_label = f"  {item.line or '':>{number_width}} │ "
             columns = max(out.width - len(number_label), 12)
