@@ -12,6 +12,7 @@ from tfdoctor.core.causes import Cause, CommonRemedy
 from tfdoctor.core.causes.steps import Remedy
 from tfdoctor.logs.frameworks import FRAMEWORK_NAMES
 from tfdoctor.logs.libraries import find_search_path
+from tfdoctor.logs.missing_package import find_missing_package, find_older_python, find_usual_python
 from tfdoctor.prediction.fit.compatibility import find_best_fit, find_gpu_reasons, is_locked
 from tfdoctor.prediction.fit.models import Host, HostGpu
 from tfdoctor.remedies.book import choose_entries, fill_placeholders, make_book_remedy
@@ -250,9 +251,24 @@ def _list_log_values(context: LogContext) -> dict[str, str]:
         "tls_library": shlex.quote(
             next((event.get("library") for event in log.list_events("static-tls")), "LIBRARY")
         ),
-        "nvcc_package": f"nvidia-cuda-nvcc-cu{max(cuda_major, 11)}",
+        "nvcc_name": (
+            f"nvidia-cuda-nvcc-cu{max(cuda_major, 11)}"
+            if cuda_major is not None
+            else "nvidia-cuda-nvcc-cu11 or -cu12, by TensorFlow's CUDA"
+        ),
+        **({"nvcc_package": f"nvidia-cuda-nvcc-cu{max(cuda_major, 11)}"} if cuda_major is not None else {}),
         "built_cudnn": built[0] if built is not None else "of the release",
         **({"cudnn_command": cudnn_command} if cudnn_command else {}),
+        **(
+            {"cudnn_path_command": _CUDNN_PATH_COMMAND}
+            if built is not None and cudnn_command and not _searches_wheels(context, built[0])
+            else {}
+        ),
+        **({"listed_folder": listed_folder} if listed_folder else {}),
+        "op_package": next(
+            (event.get("package") for event in log.list_events("op-library-symbol")), ""
+        ).replace("_", "-")
+        or "the package",
     }
 
 
@@ -280,6 +296,9 @@ def _make_remedies(context: LogContext, kind: CommonRemedy) -> Sequence[Remedy]:
     if kind is CommonRemedy.RELEASE:
         return (_suggest_release(context),)
     if kind in (CommonRemedy.LIBRARIES, CommonRemedy.LIBRARY):
+        package = find_missing_package(context)
+        if package is not None and not package.is_tensorflow:
+            return ()
         options = _make_library_remedies(context)
         # the causes with LIBRARY suggest `tfdoctor check` themselves
         others = [option for option in options if option.commands[:1] != ("tfdoctor check",)]
@@ -434,9 +453,31 @@ def _describe_needs(context: LogContext) -> str:
     return f"TensorFlow {context.origin.version or context.origin.era} needs CUDA {cuda} and cuDNN {cudnn}. "
 
 
-def _suggest_release(context: LogContext) -> Remedy:
-    """Return the remedy that recommends a TensorFlow for the GPUs in the log, or else for this machine."""
-    return Remedy("See which TensorFlow fits, and how to install it.", (_make_recommend_command(context),))
+def _suggest_release(context: LogContext) -> tuple[Remedy, ...]:
+    """Return the remedies that recommend a TensorFlow for the GPUs in the log, or else for this machine.
+
+    For a package that was not found, the first is for the version that was asked for.
+    """
+    newest_text = "See which TensorFlow fits, and how to install it."
+    package = find_missing_package(context)
+    command = _make_recommend_command(context)
+    if package is None:
+        return (Remedy(newest_text, (command,)),)
+    if not package.is_tensorflow:
+        older = find_older_python(context)
+        text = (
+            f"Install a version of {package.name} that pip lists, beside TensorFlow of the same minor version"
+        )
+        text += f", or take Python {older} or older." if older else "."
+        return (Remedy(text, (f"python3 -m pip index versions {package.name}", "tfdoctor matrix")),)
+    if package.version is None:
+        python = find_usual_python(context)
+        text = (
+            f"Use Python {python}, or see which TensorFlow there is for your Python, and how to install it."
+        )
+        return (Remedy(text if python else newest_text, (command,)),)
+    text = f"Use a Python for which TensorFlow {package.version} has a wheel: this says which, and how to install it."
+    return (Remedy(text, (f"{command} --tf {shlex.quote(package.version)}",)),)
 
 
 def _make_recommend_command(context: LogContext) -> str:

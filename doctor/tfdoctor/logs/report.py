@@ -660,6 +660,8 @@ def _make_headline(
     if cause in (Cause.HEALTHY, Cause.INCONCLUSIVE):
         return _make_summary(context, decision, missing_sonames)
     title = _make_title(decision, missing_sonames, max_names=2)
+    if cause is Cause.NO_MATCHING_WHEEL:
+        return f"{title}."
     if cause is Cause.LIBS_WRONG_VERSION and context.mismatched_cuda_versions is not None:
         path_version, required_version = context.mismatched_cuda_versions
         more = f" and {len(missing_sonames) - 1} more" if len(missing_sonames) > 1 else ""

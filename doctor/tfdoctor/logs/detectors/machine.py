@@ -6,8 +6,10 @@ Each `detect_…` function returns a decision, or None if the log does not show 
 from __future__ import annotations
 
 from tfdoctor.core.findings import Cause
+from tfdoctor.logs.detectors.python_import import has_tensorflow_import
 from tfdoctor.logs.libraries import is_cupti_library, is_driver_library, is_nvml_library, strip_library_name
 from tfdoctor.logs.log_context import LIBRARY_CAUSES, Decision, LogContext
+from tfdoctor.logs.missing_package import describe_missing_package
 from tfdoctor.remedies.place import Place
 
 NO_DEVICE_CODES = frozenset({"CUDA_ERROR_NO_DEVICE", "UNKNOWN ERROR (100)"})
@@ -178,15 +180,36 @@ def _detect_package_conflict(context: LogContext) -> Decision | None:
         ("gpu-package-removed", Cause.NO_MATCHING_WHEEL),
         ("filesystem-package", Cause.NO_MATCHING_WHEEL),
         ("conda-no-cuda", Cause.NO_MATCHING_WHEEL),
+        ("plugin-not-loaded", Cause.PACKAGE_CONFLICT),
         ("op-library-symbol", Cause.PACKAGE_CONFLICT),
+        ("keras-registered-twice", Cause.PACKAGE_CONFLICT),
         ("tf-keras-missing", Cause.PACKAGE_CONFLICT),
         ("keras-of-another-release", Cause.PACKAGE_CONFLICT),
         ("static-tls", Cause.PACKAGE_CONFLICT),
         ("resolver-conflict", Cause.PACKAGE_CONFLICT),
     ):
         if context.log.has(name):
-            return Decision(cause, context.list_evidence(name))
+            title, note = _describe_package_conflict(context, name)
+            return Decision(cause, context.list_evidence(name), note=note, title=title)
     return None
+
+
+def _describe_package_conflict(context: LogContext, signature_id: str) -> tuple[str, str]:
+    """Return (title, note) for the package that this message is about; empty texts if those of the cause fit."""
+    if signature_id == "no-wheel":
+        return describe_missing_package(context)
+    if signature_id == "numpy-abi" and not has_tensorflow_import(context):
+        note = "The message does not name the package; TensorFlow is not in its traceback."
+        return "numpy has a different binary interface than an installed package was compiled for", note
+    if signature_id == "plugin-not-loaded":
+        is_newer = context.log.has("built-for-newer-macos")
+        reason = "needs a newer macOS" if is_newer else "does not fit this TensorFlow"
+        return f"The plug-in that gives TensorFlow a GPU {reason}", ""
+    titles = {
+        "op-library-symbol": "A package was compiled for a different release of TensorFlow",
+        "keras-registered-twice": "Keras is for a different release than TensorFlow",
+    }
+    return titles.get(signature_id, ""), ""
 
 
 def _detect_missing_at_import(context: LogContext) -> Decision | None:

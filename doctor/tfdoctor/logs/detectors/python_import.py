@@ -41,7 +41,7 @@ _DEPENDENCIES = (
 )
 _MODULES = sys.stdlib_module_names | frozenset(_DEPENDENCIES.split())
 """Modules that TensorFlow and its dependencies import. A user's file with the same name shadows the module."""
-_TENSORFLOW_MODULE = re.compile(r"[\\/]tensorflow(?:\.py|[\\/]__init__\.py)$")
+_TENSORFLOW_MODULE = re.compile(r"(?:^|[\\/])tensorflow(?:\.py|[\\/]__init__\.py)$")
 _FRAME_LINES = 4
 """The number of lines of a traceback frame: the frame, its source, a marker, and a wrapped line."""
 _CELL_FRAME_LINES = 20
@@ -272,6 +272,11 @@ def _detect_not_installed(context: LogContext) -> Decision | None:
         if log.has("tensorflow-absent")
         else None
     )
+
+
+def has_tensorflow_import(context: LogContext) -> bool:
+    """Return whether a traceback in the log has a module of TensorFlow that was being imported."""
+    return _has_tensorflow_frame(context.log.list_events("import-frame"))
 
 
 def _list_frames(context: LogContext, error: Event) -> list[Event]:
