@@ -35,7 +35,7 @@ _GPU_LIBRARY = re.compile(
     r"(?:lib)?(?:cuda(?:rt)?|cublas|cublasLt|cufft|cufftw|curand|cusolver|cusolverMg|cusparse|cusparseLt|cudnn\w{0,40}|"
     r"cupti|nccl|nvcuda|nvrtc|nvrtc-builtins|nvJitLink|nvToolsExt|nvidia-[\w-]{1,40}|nvinfer\w{0,20}|nvonnxparser|"
     r"rocblas|rocsolver|rocrand|rocfft|rocm\w{0,20}|hip\w{0,20}|amdhip64|MIOpen|rccl|roctracer\w{0,10}|zlibwapi|"
-    r"mklml|iomp5)",
+    r"mklml|iomp5|d3d12|dxcore|directml[.\w]{0,60})",
     re.IGNORECASE,
 )
 """Names of GPU libraries as `strip_library_name` returns them."""
@@ -67,6 +67,11 @@ class UnopenedLibrary:
     def is_transitive(self) -> bool:
         """Whether a dependency is missing, not the library that TensorFlow tried to open."""
         return self.soname != self.requested_soname
+
+    @property
+    def is_of_driver(self) -> bool:
+        """Whether the driver's libcuda was found, and this library that it needs was not."""
+        return self.is_transitive and is_driver_library(self.requested_soname)
 
 
 def strip_library_name(name: str) -> str:
@@ -108,6 +113,7 @@ def find_missing_libraries(log: Log) -> tuple[UnopenedLibrary, ...]:
     signature_ids = (
         "dso-failed",
         "dso-failed-old",
+        "driver-dso-failed",
         "import-so",
         "import-dll",
         "import-dylib",
@@ -122,13 +128,16 @@ def find_missing_libraries(log: Log) -> tuple[UnopenedLibrary, ...]:
                 libraries[missing.soname] = missing
     opened_orders = {event.get("soname"): event.order for event in log.list_events("dso-opened")}
     last_failed_orders = {}
-    for event in log.list_events("dso-failed", "dso-failed-old"):
+    for event in log.list_events("dso-failed", "dso-failed-old", "driver-dso-failed"):
         last_failed_orders[event.get("soname")] = event.order
+    incomplete_drivers = {missing.requested_soname for missing in libraries.values() if missing.is_of_driver}
     return tuple(
         missing
         for soname, missing in libraries.items()
+        # libcuda itself was found if the loader misses a library that it needs
+        if soname not in incomplete_drivers
         # -1: the library was never opened
-        if opened_orders.get(soname, -1)
+        and opened_orders.get(soname, -1)
         < last_failed_orders.get(missing.requested_soname, missing.event.order)
     )
 
@@ -150,7 +159,8 @@ def _parse_event(event: Event) -> list[UnopenedLibrary]:
         return libraries
     if event.id in ("damaged-library", "import-dylib"):
         return _list_unopened(soname, soname, event)
-    parts = _LIBRARY_PATH_LABEL.split(event.get("error") if event.id == "dso-failed" else "", maxsplit=1)
+    error_text = "" if event.id == "dso-failed-old" else event.get("error")
+    parts = _LIBRARY_PATH_LABEL.split(error_text, maxsplit=1)
     error = parts[0].strip()
     search_path = parts[1].strip() if len(parts) > 1 else event.captures.get("path")
     soname_match = _SONAME_IN_ERROR.match(error)

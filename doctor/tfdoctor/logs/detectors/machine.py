@@ -5,6 +5,9 @@ Each `detect_…` function returns a decision, or None if the log does not show 
 
 from __future__ import annotations
 
+import re
+
+from tfdoctor.core import versions
 from tfdoctor.core.findings import Cause
 from tfdoctor.logs.detectors.python_import import has_tensorflow_import
 from tfdoctor.logs.libraries import is_cupti_library, is_driver_library, is_nvml_library, strip_library_name
@@ -38,6 +41,10 @@ UNKNOWN_ERROR_CODES = frozenset({"CUDA_ERROR_UNKNOWN", "UNKNOWN ERROR (999)"})
 NOT_INITIALIZED_CODES = frozenset({"CUDA_ERROR_NOT_INITIALIZED"})
 """The cuInit code in a forked process. In other processes it means that the driver did not start."""
 BUSY_TITLE = "Another process uses the GPU exclusively, or its compute mode lets nobody use it"
+CONTAINER_PERMISSION_TITLE = "The container may not use the device files of the GPUs"
+USER_PERMISSION_TITLE = "This user may not use the device files of the GPUs"
+NOT_FOUND_CODES = frozenset({"CUDA_ERROR_NOT_FOUND", "UNKNOWN ERROR (500)"})
+"""cuInit codes if the driver's library does not find another library of the driver, as under WSL."""
 FORK_NOTE = (
     "CUDA cannot be used in a process that was forked from one that had used it: usually a worker of "
     "multiprocessing, gunicorn or celery. Start the workers with `spawn`, or import and use TensorFlow only in the "
@@ -69,9 +76,11 @@ def detect_containers(context: LogContext) -> Decision | None:
         )
     nvml_event = log.find_first("container-nvml")
     if nvml_event is not None:
-        return Decision(
-            _choose_container_cause(nvml_event.get("what")), context.list_evidence("container-nvml")
-        )
+        message = nvml_event.get("what")
+        cause = _choose_container_cause(message)
+        title = "WSL shows the container tools no GPU" if "no adapters" in message else ""
+        title = CONTAINER_PERMISSION_TITLE if cause is Cause.NOT_PERMITTED else title
+        return Decision(cause, context.list_evidence("container-nvml"), title=title)
     if log.has("no-runtime"):
         return Decision(Cause.NO_NVIDIA_RUNTIME, context.list_evidence("no-runtime"))
     if log.has("container-driver-error"):
@@ -99,6 +108,8 @@ def _choose_container_cause(message: str) -> Cause:
         return Cause.DRIVER_LIB_MISMATCH
     if "not loaded" in text:
         return Cause.NO_DRIVER
+    if "insufficient permissions" in text:
+        return Cause.NOT_PERMITTED
     if "no cuda" in text or "no-" in text or "unknown device" in text or "no adapters" in text:
         return Cause.NO_DEVICE
     return Cause.DRIVER_INIT_UNKNOWN if "cuda error" in text else Cause.CONTAINER_DRIVER_LIBS
@@ -114,17 +125,22 @@ def detect_smi_failure(context: LogContext) -> Decision | None:
         lacks_library = any(table.get("cuda") == "N/A" for table in tables)
         return Decision(Cause.NO_DRIVER, tuple(tables[:1])) if lacks_library else None
     message = event.get("what").lower()
-    cause = Cause.NO_DRIVER
+    cause, title = Cause.NO_DRIVER, ""
     if "mismatch" in message:
         cause = Cause.DRIVER_LIB_MISMATCH
     elif "unknown error" in message:
         cause = Cause.CONTAINER_NVML_LOST
+        # a container that was just started cannot have lost anything
+        title = CONTAINER_PERMISSION_TITLE if context.log.has("fresh-container", "no-cgroups-set") else ""
+    elif "insufficient permissions" in message:
+        cause = Cause.NOT_PERMITTED
+        title = CONTAINER_PERMISSION_TITLE if context.is_in_container() else USER_PERMISSION_TITLE
     elif "no devices" in message:
         cause = Cause.NO_DEVICE
     elif "device handle" in message:
         title = "nvidia-smi cannot reach one of the cards"
         return Decision(Cause.NO_DEVICE, context.list_evidence("smi-failed"), title=title)
-    return Decision(cause, context.list_evidence("smi-failed"))
+    return Decision(cause, context.list_evidence("smi-failed", "no-cgroups-set"), title=title)
 
 
 def detect_windows(context: LogContext) -> Decision | None:
@@ -260,6 +276,9 @@ def detect_driver(context: LogContext) -> Decision | None:
     """Return the cause if the driver fails, judging by the cuInit codes and the diagnostics after them."""
     log = context.log
     event = log.find_last("cuinit")
+    incomplete_driver = _detect_incomplete_driver(context)
+    if incomplete_driver is not None:
+        return incomplete_driver
     if event is None:
         return _detect_missing_driver(context) or _detect_driver_messages(context)
     is_registered_later = (
@@ -284,7 +303,28 @@ def detect_driver(context: LogContext) -> Decision | None:
         note = f"The driver's library opens, and starting it fails with {' and '.join(sorted(codes))}."
         title = "The driver is installed but does not start"
         return Decision(cause, evidence, other_causes, note=note, title=title)
-    return Decision(cause, evidence, other_causes)
+    title = "A library of the driver is missing in the container" if codes <= NOT_FOUND_CODES else ""
+    return Decision(cause, evidence, other_causes, title=title)
+
+
+def _detect_incomplete_driver(context: LogContext) -> Decision | None:
+    """Return the cause if libcuda was found, and a library of the same driver that it needs was not."""
+    if context.registration_event is not None:
+        return None
+    library = next((missing for missing in context.missing_libraries if missing.is_of_driver), None)
+    if library is None:
+        return None
+    version = re.search(r"\.so\.(\d{3}[\d.]{1,16})$", library.soname)
+    loaded = context.driver_version
+    if version is not None and loaded is not None and versions.compare(version[1], loaded) != 0:
+        note = (
+            f"libcuda is of driver {version[1]} and needs {library.soname}, which is not found. "
+            f"The kernel module is of driver {loaded}."
+        )
+        evidence = (library.event, *context.list_evidence("kernel-driver"))
+        return Decision(Cause.DRIVER_LIB_MISMATCH, evidence, note=note)
+    title = "The driver's libcuda is found, and another library of the driver is not"
+    return Decision(Cause.LIBS_TRANSITIVE, (library.event,), (Cause.DRIVER_LIB_MISMATCH,), title=title)
 
 
 def _choose_cuinit_cause(context: LogContext, codes: set[str]) -> tuple[Cause, tuple[Cause, ...]]:
@@ -317,6 +357,8 @@ def _choose_cuinit_cause(context: LogContext, codes: set[str]) -> tuple[Cause, t
         return _choose_no_device_cause(context, lacks_node=lacks_node)
     if lacks_node:
         return Cause.NO_DEVICE, (Cause.NO_DRIVER, Cause.DRIVER_INIT_UNKNOWN, Cause.CONTAINER_NO_GPU)
+    if codes <= NOT_FOUND_CODES and context.is_in_container():
+        return Cause.CONTAINER_DRIVER_LIBS, (Cause.DRIVER_INIT_UNKNOWN,)
     if "CUDA_ERROR_DEVICE_UNAVAILABLE" in codes:
         return Cause.GPU_BUSY_OTHER_PROCESS, ()
     if (
