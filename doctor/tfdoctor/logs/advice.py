@@ -79,6 +79,11 @@ _TOOL_BY_SIGNATURE = {
 _CUDA = re.compile(r"cuda ?>= ?(\d{1,2}\.\d{1,2})")
 _CUDNN = re.compile(r"(\d+)\.\d+")
 _WHEEL = re.compile(r"-cp(\d)(\d{1,2})-")
+_CUDNN_PATH_COMMAND = (
+    "export LD_LIBRARY_PATH=\"$(python3 -c 'import nvidia.cudnn as m; print(list(m.__path__)[0])')/lib"
+    '${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"'
+)
+"""The command that lets a TensorFlow find cuDNN's wheel that does not search its folder."""
 _COUNTERS_REMEDY = Remedy(
     "Start the container with --cap-add=SYS_ADMIN, or load the kernel module nvidia with "
     "NVreg_RestrictProfilingToAdminUsers=0, or do without the profiler.",
@@ -193,13 +198,18 @@ def _list_placeholder_values(context: LogContext) -> dict[str, str]:
     """Return the values of the placeholders in compat/remedies.toml."""
     release = _find_release(context)
     version = context.origin.version or (release.minor if release is not None else None)
-    environment = next((event.get("env") for event in context.log.list_events("conda-hint")), "")
+    environments = [event.get("env") for event in context.log.list_events("conda-hint") if event.get("env")]
+    # a path from the root serves every user and every quotation mark
+    environment = next(
+        (path for path in environments if path.startswith("/")), environments[:1] and environments[0]
+    )
+    environment = environment or ""
     return {
         **_list_log_values(context),
         "driver_option": _make_driver_option(context),
         "tf_keras": f"~={release.minor}.0" if release is not None else "",
         "package": _name_package(release),
-        "env": shlex.quote(environment) if environment else "$CONDA_PREFIX",
+        "env": environment.replace("~", "$HOME", 1) or "$CONDA_PREFIX",
         "gpus": _make_machine_options(context),
         "release": f"=={context.origin.version}" if context.origin.version else "",
         **({"minor": release.minor} if release is not None else {}),
@@ -234,12 +244,15 @@ def _list_log_values(context: LogContext) -> dict[str, str]:
     wheel = next(
         (match for event in log.list_events("no-wheel") if (match := _WHEEL.search(event.text))), None
     )
-    cuda_major = versions.major(release.cuda) if release is not None and release.cuda else 12
+    cuda_major = versions.major(release.cuda) if release is not None and release.cuda else None
     built = next(
         (match for event in log.list_events("cudnn-version") if (match := _CUDNN.match(event.get("built")))),
         None,
     )
     cudnn_command = _format_cudnn_command(context, built) if built is not None else ""
+    listed_folder = next(
+        (event.get("folder") for event in log.list_events("library-file-listed") if event.get("folder")), ""
+    ).rstrip("/")
     return {
         "wanted_cuda": wanted,
         "wanted_driver": f"driver {minimum}" if minimum else "the driver of that CUDA",
@@ -272,18 +285,29 @@ def _list_log_values(context: LogContext) -> dict[str, str]:
     }
 
 
+def _list_releases_with_cudnn(context: LogContext, cudnn: str) -> list[Release]:
+    """Return the release that wrote the log, or if it is not known, all that were built with this cuDNN."""
+    if context.origin.release is not None:
+        return [context.origin.release]
+    releases = context.compat.gpu_releases
+    return [release for release in releases if versions.major_minor(release.cudnn or "") == cudnn]
+
+
+def _searches_wheels(context: LogContext, cudnn: str) -> bool:
+    """Return whether the releases that can have written the log search the folders of NVIDIA's wheels by themselves."""
+    return all(release.runpath for release in _list_releases_with_cudnn(context, cudnn))
+
+
 def _format_cudnn_command(context: LogContext, built: re.Match[str]) -> str:
     """Return the command that installs the cuDNN with which TensorFlow was built, or a newer one of its major version.
 
     The CUDA of the package is that of the release, else that of all releases with this cuDNN. Return "" if they differ,
     or if no such package exists.
     """
-    release = context.origin.release
-    releases = [release] if release is not None else context.compat.gpu_releases
     cuda_majors = {
-        versions.major(candidate.cuda)
-        for candidate in releases
-        if candidate.cuda and (release is not None or versions.major_minor(candidate.cudnn or "") == built[0])
+        versions.major(release.cuda)
+        for release in _list_releases_with_cudnn(context, built[0])
+        if release.cuda
     }
     # the first packages of cuDNN are for CUDA 11
     if len(cuda_majors) != 1 or min(cuda_majors) < 11 or Place.WINDOWS in context.places:
@@ -294,7 +318,7 @@ def _format_cudnn_command(context: LogContext, built: re.Match[str]) -> str:
 def _make_remedies(context: LogContext, kind: CommonRemedy) -> Sequence[Remedy]:
     """Return the remedies of one kind for this log."""
     if kind is CommonRemedy.RELEASE:
-        return (_suggest_release(context),)
+        return _suggest_release(context)
     if kind in (CommonRemedy.LIBRARIES, CommonRemedy.LIBRARY):
         package = find_missing_package(context)
         if package is not None and not package.is_tensorflow:
@@ -520,13 +544,12 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
     if context.origin.release is None and version is not None and not context.is_windows:
         other_build_text = (
             f"This TensorFlow {version} was built for other libraries; the one from the package index, "
-            f"in a container image, finds its "
-            "own."
+            f"in a container image, finds its own."
         )
         return (Remedy(other_build_text, (f"tfdoctor build --tf {shlex.quote(version)}",)),)
     if context.is_windows:
         wsl_remedy = Remedy(
-            "Use WSL 2: there this makes an environment in which TensorFlow finds them.",
+            "Use WSL 2: there this makes an environment with TensorFlow and its libraries.",
             ("tfdoctor install",),
         )
         return (wsl_remedy, *_make_requirement_remedy(context, release, version))
@@ -537,7 +560,7 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
         repair_remedy = Remedy(THAT_MACHINE_TEXT, ("tfdoctor check", "tfdoctor fix"))
     if release is None or not release.gpu:
         install_remedy = Remedy(
-            "Or make a new environment in which TensorFlow finds them.", ("tfdoctor install",)
+            "Or make a new environment with TensorFlow and its libraries.", ("tfdoctor install",)
         )
         return (
             repair_remedy,
@@ -581,7 +604,7 @@ def _make_library_remedies(context: LogContext) -> tuple[Remedy, ...]:
     image_version = exact_version if has_exact_image else official_version
     if image_version is not None:
         suggestion = (
-            f"uild a container image of TensorFlow {image_version} in which it finds them."
+            f"uild a container image of TensorFlow {image_version} with its libraries."
             f"{_describe_code(context, release)}"
         )
         if image_version != exact_version and release_argument != release.minor:

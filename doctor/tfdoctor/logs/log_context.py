@@ -224,8 +224,16 @@ class LogContext:
 
         `question` is the signature of the call, such as "gpu-asked". `answer` is the result: "True" or "False".
         """
-        lines = {event.line for event in self.log.list_events("answer-line") if event.get("answer") == answer}
-        return any(lines & {call.line + 1, call.line + 2} for call in self.log.list_events(question))
+        return bool(self.list_printed_answers(question, answer))
+
+    def list_printed_answers(self, question: str, answer: str) -> list[Event]:
+        """Return the lines with this result that follow a call; see `has_printed_answer`."""
+        lines = {call.line + offset for call in self.log.list_events(question) for offset in (1, 2)}
+        return [
+            event
+            for event in self.log.list_events("answer-line")
+            if event.get("answer") == answer and event.line in lines
+        ]
 
     def has_trait(self, name: TraitName) -> bool:
         """Return whether every release that can have written the log has this trait (compat/traits.toml)."""

@@ -521,6 +521,7 @@ def _make_misread_findings(context: LogContext, decision: Decision, file_name: s
                 "cuda-not-found",
             )
         )
+    notes += [(text, "device-ignored") for text in _describe_small_gpus(context)]
     notes += [
         (f"{text}: `tfdoctor lint` finds the line.", signature_id)
         for signature_id, text in _PROGRAM_ERRORS.items()
@@ -538,6 +539,18 @@ def _make_misread_findings(context: LogContext, decision: Decision, file_name: s
             explanation=" ".join(text for text, _ in notes),
             evidence=_make_evidence(events, file_name),
         )
+    ]
+
+
+def _describe_small_gpus(context: LogContext) -> list[str]:
+    """Return a sentence on each GPU that TensorFlow ignores because it has few multiprocessors."""
+    events = {
+        event.get("index"): event for event in context.log.list_events("device-ignored") if event.get("cores")
+    }
+    return [
+        f"TensorFlow leaves out GPU {index} ({event.get('name')}), which has only {event.get('cores')} multiprocessors "
+        f"beside a larger GPU. `TF_MIN_GPU_MULTIPROCESSOR_COUNT={event.get('cores')}` makes it use this one, too."
+        for index, event in events.items()
     ]
 
 

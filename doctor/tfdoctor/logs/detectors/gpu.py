@@ -41,6 +41,7 @@ _UNUSABLE_FILE_ERRORS = (
     (Cause.NOT_PERMITTED, ("Permission denied", "Operation not permitted")),
 )
 """Loader errors for a file that exists but cannot be used, by cause."""
+_AMPERE_CAPABILITY = "8.0"
 _FAILED_OPERATION = re.compile(r"CUDNN_STATUS_(?:EXECUTION_FAILED|MAPPING_ERROR)")
 """cuDNN status codes for an operation that failed after cuDNN had started."""
 _PYTHON_COMMAND = re.compile(
@@ -84,6 +85,14 @@ def detect_lazy_libraries(context: LogContext) -> Decision | None:
         return Decision(Cause.WSL_LIBCUDA, events, (Cause.LIBS_TRANSITIVE,))
     if dependencies:
         return Decision(Cause.LIBS_TRANSITIVE, events)
+    # 126: the DLL was found or not, and one that it needs was not; cudnn64_8.dll, which opens the others, was found
+    if any(
+        library.event.get("error").startswith("126") and strip_library_name(library.soname) != "cudnn"
+        for library in lazy_libraries
+    ):
+        title = "A DLL of cuDNN, or one that it needs, is not found"
+        other_causes = (Cause.CUDNN_MISSING, Cause.LIBS_NOT_ON_PATH)
+        return Decision(Cause.LIBS_TRANSITIVE, events, other_causes, title=title)
     cause = Cause.CUDNN_MISSING if is_cudnn_library(lazy_libraries[0].soname) else Cause.LIBS_NOT_ON_PATH
     return Decision(cause, events, (Cause.LIBS_NOT_ON_PATH,))
 
@@ -98,7 +107,11 @@ def detect_libraries(context: LogContext) -> Decision | None:
     if unusable_cause is not None:
         return Decision(unusable_cause, events)
     cause = choose_library_cause(libraries, context.log, context.compat)
-    other_causes = tuple(other for other in LIBRARY_CAUSES if other is not cause)
+    is_listed = {library.soname for library in libraries} <= _list_installed_sonames(context)
+    if is_listed:
+        events = (*context.list_evidence("library-file-listed"), *events)
+        cause = Cause.LIBS_NOT_ON_PATH
+    other_causes = () if is_listed else tuple(other for other in LIBRARY_CAUSES if other is not cause)
     search_path = find_search_path(libraries)
     note = describe_available_libraries(libraries, context.log, context.compat, context.gpu_names)
     title = ""
@@ -119,12 +132,23 @@ def detect_libraries(context: LogContext) -> Decision | None:
     if cause is Cause.LIBS_WRONG_VERSION and search_path:
         note = f"{note} LD_LIBRARY_PATH was {search_path}.".strip().replace("`", "'")
     elif (
-        len(libraries) == 1
+        not is_listed
+        and len(libraries) == 1
         and strip_library_name(libraries[0].soname) == "cudart"
         and not context.log.has("registration-skipped")
     ):
         other_causes = (*other_causes, Cause.NO_DRIVER)
     return Decision(cause, events, other_causes, note=note, title=title)
+
+
+def _list_installed_sonames(context: LogContext) -> set[str]:
+    """Return the sonames of the library files that the log lists, with their folders or after a command that lists files."""
+    asked = context.log.find_first("listing-asked")
+    return {
+        event.get("soname")
+        for event in context.log.list_events("library-file-listed")
+        if event.get("folder") or (asked is not None and asked.line < event.line)
+    }
 
 
 def _find_unusable_cause(missing: Sequence[UnopenedLibrary]) -> Cause | None:
@@ -208,8 +232,23 @@ def detect_ignored_gpus(context: LogContext) -> Decision | None:
     if event is not None:
         return Decision(_choose_amd_cause(event), context.list_evidence("amd-ignored"))
     if context.log.has("device-ignored"):
-        return Decision(Cause.GPU_TOO_OLD, context.list_evidence("device-ignored"))
+        note = _describe_other_build(context)
+        return Decision(Cause.GPU_TOO_OLD, context.list_evidence("device-ignored"), note=note)
     return None
+
+
+def _describe_other_build(context: LogContext) -> str:
+    """Return a sentence if the official build of this release registers the ignored card; "" if not, or if unknown."""
+    release, event = context.origin.release, context.log.find_last("device-ignored")
+    if event is None or release is None or release.registration_floor is None or not event.get("floor"):
+        return ""
+    floor = release.registration_floor
+    if not _is_at_least(event.get("cc"), floor):
+        return ""
+    return (
+        f"This build takes cards from compute capability {event.get('floor')} on. The official wheel of TensorFlow "
+        f"{release.minor} takes them from {floor} on: install that one for this card."
+    )
 
 
 def _choose_amd_cause(event: Event) -> Cause:
@@ -283,10 +322,11 @@ def detect_missing_gpu_code(context: LogContext) -> Decision | None:
             return Decision(cause, evidence, (Cause.GPU_TOO_NEW,), note=note, title=title)
         return Decision(cause, evidence)
     if is_newer and (context.registration_event is not None or log.has("cublas-init", "cudnn-init")):
-        evidence = context.list_evidence("device-created", "device-properties", "cublas-init", "cudnn-init")
+        described = context.list_evidence("device-created", "device-properties")
+        described = described or context.list_evidence("card-named")
         return Decision(
             Cause.GPU_TOO_NEW,
-            evidence,
+            (*described, *context.list_evidence("cublas-init", "cudnn-init")),
             note=f"CUDA {context.origin.cuda_version} does not support compute capability {capability}.",
         )
     return None
@@ -447,8 +487,23 @@ def detect_cublas(context: LogContext) -> Decision | None:
     """Return the cause if cuBLAS does not start."""
     if not context.log.has("cublas-init"):
         return None
-    other_causes = (Cause.OOM, Cause.GPU_BUSY_OTHER_PROCESS)
-    return Decision(Cause.CUBLAS_INIT_FAILED, context.list_evidence("cublas-init"), other_causes)
+    evidence = context.list_evidence("cublas-init")
+    events = context.log.list_events("cublas-init")
+    if any("EXECUTION_FAILED" in event.text for event in events) and not any(
+        event.get("status") or "ALLOC_FAILED" in event.text for event in events
+    ):
+        title = "cuBLAS started, and failed at work"
+        if _is_newer_than_cuda(context, _AMPERE_CAPABILITY):
+            note = (
+                f"CUDA {context.origin.cuda_version} has no code for the RTX 30, the A100 and later cards, and the log "
+                "does not name the card."
+            )
+            return Decision(Cause.CUBLAS_INIT_FAILED, evidence, (Cause.GPU_TOO_NEW,), note=note, title=title)
+        note = (
+            "The log does not say why: usually memory, or a driver or a CUDA that does not serve this card."
+        )
+        return Decision(Cause.CUBLAS_INIT_FAILED, evidence, (Cause.OOM,), note=note, title=title)
+    return Decision(Cause.CUBLAS_INIT_FAILED, evidence, (Cause.OOM, Cause.GPU_BUSY_OTHER_PROCESS))
 
 
 def detect_compiler_and_nccl(context: LogContext) -> Decision | None:
@@ -495,13 +550,19 @@ def detect_placement(context: LogContext) -> Decision | None:
     """Return the cause if the build has no GPU support, or an operation cannot be placed."""
     log = context.log
     if context.registration_event is None and _has_cpu_build(context):
-        return Decision(
-            Cause.CPU_ONLY_BUILD,
-            context.list_evidence(
-                "not-built-with-cuda", "compiler-not-linked", "built-with-cuda-asked", "answer-line"
-            ),
+        evidence = context.list_evidence(
+            "not-built-with-cuda", "compiler-not-linked", "built-with-cuda-asked"
         )
+        answers = context.list_printed_answers("built-with-cuda-asked", "False")
+        return Decision(Cause.CPU_ONLY_BUILD, (*evidence, *answers[:2]))
+    event = log.find_first("device-list-invalid")
+    if event is not None:
+        title = f"The program asks for GPU {event.get('index')}, and this process sees {event.get('count')} of them"
+        return Decision(Cause.PLACEMENT_ERROR, context.list_evidence("device-list-invalid"), title=title)
     if log.has("placement"):
+        # an XLA_GPU among the available devices, and no GPU: what should register it failed
+        if log.has("xla-gpu-listed") and context.registration_event is None and context.gpu_ready_order < 0:
+            return Decision(Cause.XLA_GPU_ONLY, context.list_evidence("placement"), LIBRARY_CAUSES)
         return Decision(Cause.PLACEMENT_ERROR, context.list_evidence("placement"))
     return None
 
@@ -543,6 +604,9 @@ def detect_missing_registration(context: LogContext) -> Decision | None:
     log = context.log
     if context.registration_event is not None:
         return None
+    if log.has("directml-no-adapter"):
+        title = "No GPU is found by DirectML"
+        return Decision(Cause.NO_DEVICE, context.list_evidence("directml-no-adapter"), title=title)
     if log.has("xla-gpu-listed"):
         return Decision(Cause.XLA_GPU_ONLY, context.list_evidence("xla-gpu-listed"), LIBRARY_CAUSES)
     hiding_event = context.hiding_event

@@ -40,6 +40,7 @@ UNKNOWN_ERROR_CODES = frozenset({"CUDA_ERROR_UNKNOWN", "UNKNOWN ERROR (999)"})
 """cuInit codes for an unknown error."""
 NOT_INITIALIZED_CODES = frozenset({"CUDA_ERROR_NOT_INITIALIZED"})
 """The cuInit code in a forked process. In other processes it means that the driver did not start."""
+NATIVE_PROGRAM_TITLE = "A CUDA library that TensorFlow's native library needs is missing"
 BUSY_TITLE = "Another process uses the GPU exclusively, or its compute mode lets nobody use it"
 CONTAINER_PERMISSION_TITLE = "The container may not use the device files of the GPUs"
 USER_PERMISSION_TITLE = "This user may not use the device files of the GPUs"
@@ -249,7 +250,8 @@ def _detect_missing_at_import(context: LogContext) -> Decision | None:
             return Decision(Cause.LIBS_TRANSITIVE, events, (Cause.DRIVER_LIB_MISMATCH,))
         if is_cupti_library(deciding_library.soname):
             return Decision(Cause.CUPTI_MISSING, events)
-        return Decision(Cause.IMPORT_MISSING_CUDA_LIB, events, LIBRARY_CAUSES)
+        title = NATIVE_PROGRAM_TITLE if context.log.has("native-program-hint") else ""
+        return Decision(Cause.IMPORT_MISSING_CUDA_LIB, events, LIBRARY_CAUSES, title=title)
     msvc_events = [
         event for event in context.log.list_events("import-dll") if "msvc" in event.get("soname").lower()
     ]
