@@ -87,8 +87,12 @@ def test_cudnn_package_is_for_the_cuda_of_the_releases_with_this_cudnn(built: st
     """No package is named if none exists, or if no release was built with this cuDNN."""
     loaded = f"{built[0]}.0.5"
     report = make_report(f"Loaded runtime CuDNN library: {loaded} but source was compiled with: {built}.\n")
-    packages = [command for command in list_commands(report) if "cudnn" in command]
-    assert packages == ([f"python3 -m pip install {package}"] if package else [])
+    commands = [command for command in list_commands(report) if "cudnn" in command]
+    assert commands[:1] == ([f"python3 -m pip install {package}"] if package else [])
+    # releases before 2.14 do not search the folder of the wheel
+    assert ["export LD_LIBRARY_PATH=" in command for command in commands[1:]] == (
+        [True] if built == "8.1.0" else []
+    )
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,9 @@ COMPANIONS = {
     "tf-keras",
     "tensorflow-text",
     "tensorflow-io-gcs-filesystem",
+    "tensorflow-metal",
+    "grpcio-tools",
+    "ipykernel",
     "h5py",
     "tensorboard",
     "six",
@@ -112,7 +115,7 @@ def make_log_screen(path: Path, last_line: str = "") -> Screen:
     text = content.decode("utf-8", "replace")
     places = {
         "windows": bool(re.search(r"\b[A-Z]:\\\w|on win32|64_\d{1,4}\.dll\b|nvcuda\.dll", text))
-        and not re.search(r"/mnt/c/|WSL|\.so\.\d", text),
+        and not re.search(r"/mnt/c/|WSL|\.so[.;:]", text),
         "mac": "on darwin" in text or "macosx_" in text,
         "notebook service": bool(re.search(r"google[./]colab|/kaggle/working|/opt/ml/", text)),
         "pod": bool(re.search(r"kubectl logs|KUBERNETES_SERVICE_HOST", text)),
