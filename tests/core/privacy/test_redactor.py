@@ -149,6 +149,7 @@ FRAGMENTS = st.sampled_from(
 @example("TOKEN=VERSION 1.0.0.0")
 @example("SERIALNUM:VERSION 1.0.0.0")
 @example("eyJ00000.VERSION 1.0.0.0")
+@example("A0://0VERSION 1.0.0.0")
 def test_redaction_is_idempotent(text: str) -> None:
     once = Redactor().text(text)
     assert Redactor().text(once) == once

@@ -269,6 +269,8 @@ VERSION = re.compile(
     rf"|(?<![\w.]){_QUAD}-(?:microsoft|generic|WSL)"
 )
 """Four numbers that are a version, in one of the groups."""
+URL_HOST = re.compile(r"://[^\s/]{1,253}")
+"""The host of a URL, with its port and user."""
 VERSION_KEY = re.compile(r"(?i)version|release")
 
 # ---------------------------------------------------------------- secrets

@@ -581,10 +581,11 @@ def _make_placeholder(kind: str, number: int, value: str) -> str:
 
 
 def _strip_secrets(text: str) -> str:
-    """Return the text without tokens and assigned secrets.
+    """Return the text without tokens, assigned secrets and the hosts of URLs.
 
-    Otherwise a word in a secret ("TOKEN=version 1.0.0.0") would make an address count as a version.
+    Otherwise a word in one of them ("TOKEN=version 1.0.0.0") would make an address count as a version.
     """
+    text = patterns.URL_HOST.sub("://…", text)
     for pattern in patterns.SECRET_ASSIGNMENTS:
         text = pattern.sub(
             lambda m: m[0].replace(m[3], "…") if patterns.is_secret_value(m[3]) else m[0], text
