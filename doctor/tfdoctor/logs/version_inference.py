@@ -188,7 +188,7 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
     if sources.unmatched_line is not None and sonames:
         # a nightly opens the libraries of the release before it
         minors.append(_find_next_minor(minors[-1], releases))
-    if low and versions.compare(low, releases[0].minor) < 0 and minors[0] == releases[0].minor:
+    if low and minors[0] == releases[0].minor:
         minors[0] = low  # the table has no releases older than its first
     newest = (line_matches or matching)[-1]
     cudas = {release.cuda for release in matching}

@@ -76,7 +76,7 @@ def check(context: RuleContext) -> Result:
             )
         else:
             commands = (
-                f"py -{pythons[-1]} -m venv tf-env" if pythons else "py -3.10 -m venv tf-env",
+                f"py -{pythons[-1]} -m venv tf-env",
                 f'tf-env\\Scripts\\python -m pip install "tensorflow=={release.version}" "numpy<2" "protobuf<3.20"',
             )
         remedies.append(

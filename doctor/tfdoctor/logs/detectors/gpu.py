@@ -402,8 +402,6 @@ def detect_memory(context: LogContext) -> Decision | None:
     context_event = log.find_first("context-failed")
     if context_event is not None and "MEMORY" in context_event.get("code").upper():
         return Decision(Cause.GPU_BUSY_OTHER_PROCESS, context.list_evidence("context-failed"), (Cause.OOM,))
-    if context_event is not None and "out of memory" in context_event.get("code"):
-        return Decision(Cause.GPU_BUSY_OTHER_PROCESS, context.list_evidence("context-failed"), (Cause.OOM,))
     failed_events = list_failed_allocations(context)
     if failed_events and _is_gpu_busy(context):
         events = (*context.list_evidence("device-created"), *failed_events[:3])

@@ -405,7 +405,7 @@ class PlacementReader:
                 self._clear_pending()
             else:
                 self._count_pending()
-        if op.startswith(b"__") and _FUNCTION.fullmatch(op):
+        if _FUNCTION.fullmatch(op):
             self._count(self.call_counts, op, device)
             # the operations of the function are unknown
             self.cpu_ops_after_gpu = self.last_device = self.last_gpu = None

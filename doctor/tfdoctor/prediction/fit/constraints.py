@@ -478,8 +478,6 @@ def find_platform(host: Host) -> Platform:
 
 def _check_jit_driver(assessment: Assessment, compat: Compat, release: Release, host: Host) -> None:
     """Add a reason if the driver cannot compile the PTX of kernels that have no cubin for a GPU."""
-    if host.driver is None:
-        return
     for gpu in _iter_distinct_gpus(host.cards):
         compilation = find_jit_driver(compat, release, gpu.capability, find_platform(host))
         if compilation is None or host.has_driver_at_least(compilation[0]):
