@@ -99,7 +99,7 @@ def healthy(version: str = "2.18.1", *, python: str = "3.11.7", distribution: st
             pci=Known((PciGpu("0000:01:00.0", "2330", "nvidia"),), "/sys/bus/pci/devices"),
             kernel_module=Known(KernelModule("570.1", True), "/proc/driver/nvidia/version"),
             modules=Known(("nvidia", "nvidia_uvm"), "/proc/modules"),
-            nodes=Known(DeviceNodes(("nvidia0", "nvidiactl", "nvidia-uvm")), "/dev"),
+            nodes=Known(DeviceNodes(("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm")), "/dev"),
             smi=Known(smi, "nvidia-smi"),
             cuda=Known(driver, "libcuda.so.1"),
             cuda_unhidden=None,

@@ -45,29 +45,41 @@ def test_missing_requirement_is_installed(name):
     assert context(older).prediction.import_ok is True
 
 
+HEADERS = "sudo apt-get install libffi-dev"
+PYENV, UV = "/srv/u/.pyenv/versions/3.11.7", "/srv/u/.local/share/uv/python/cpython-3.11.7-linux"
+APT_LIBRARY = "sudo apt-get install --reinstall libpython3.11-stdlib python3.11"
+
+
 @pytest.mark.parametrize(
-    ("base", "command"),
+    ("fields", "module", "distribution", "expected"),
     [
-        ("/srv/u/.pyenv/versions/3.11.7", "pyenv install --force 3.11.7"),
-        ("/srv/u/.local/share/uv/python/cpython-3.11.7-linux", "uv python install --reinstall 3.11.7"),
-        ("/usr", "sudo apt-get install --reinstall libpython3.11-stdlib python3.11"),
-        ("/opt/python", "/opt/python/bin/python3.11 -c 'import _ctypes'"),
+        ({"conda_prefix": "/c"}, "_ctypes", "debian", ["conda install --prefix /c --force-reinstall python=3.11.7"]),
+        ({"base_prefix": UV}, "_ctypes", "debian", ["uv python install --reinstall 3.11.7"]),
+        ({"base_prefix": "/usr"}, "_ctypes", "debian", [APT_LIBRARY]),
+        ({"base_prefix": "/usr"}, "distutils", "debian", [f"{APT_LIBRARY} python3-distutils"]),
+        ({"base_prefix": "/usr"}, "_ctypes", "fedora", []),
+        ({"base_prefix": PYENV}, "_ctypes", "debian", [HEADERS, "pyenv install --force 3.11.7"]),
+        ({"base_prefix": PYENV}, "_ctypes", "fedora", ["pyenv install --force 3.11.7"]),
+        ({"base_prefix": "/opt/python"}, "_ctypes", "debian", [HEADERS]),
+        ({"base_prefix": "/opt/python"}, "_ctypes", "fedora", []),
+        ({"base_prefix": "/opt/python"}, "_random", "debian", []),
     ],
-)
-def test_python_without_a_module_of_its_own_is_completed(base, command):
+)  # fmt: skip
+def test_python_without_a_module_of_its_own_is_completed(fields, module, distribution, expected):
     """No package provides such a module."""
     missing = ImportResult(
-        "numpy", "No module named '_ctypes'", "ModuleNotFoundError", import_error=True, not_found="_ctypes"
+        "numpy", f"No module named '{module}'", "ModuleNotFoundError", import_error=True, not_found=module
     )
-    facts = with_rehearsal(with_python(healthy(), version="3.11.7", base_prefix=base), missing)
-    facts = replace(facts, machine=replace(facts.machine, distribution_id="debian", root=False))
+    facts = with_rehearsal(with_python(healthy(), version="3.11.7", **fields), missing)
+    facts = replace(facts, machine=replace(facts.machine, distribution_id=distribution, root=False))
     result = finding(import_fails.RULE, facts)
     assert (result.cause, context(facts).prediction.import_ok) == (Cause.PYTHON_UNUSABLE, False)
-    assert command in commands(result)
-    assert ("sudo apt-get install libffi-dev" in commands(result)) == (
-        base not in ("/usr",) and "uv" not in base
-    )
-    assert not any("pip install" in line for line in commands(result))
+    (remedy,) = result.remedies
+    assert list(remedy.commands[:-1]) == expected
+    assert remedy.changes_system is any(command.startswith("sudo") for command in expected)
+    if "build this Python again in" in remedy.text:
+        assert f"({'libffi-dev' if module == '_ctypes' else 'see the log of its build'})" in remedy.text
+        assert remedy.commands[-1] == f"{fields['base_prefix']}/bin/python3.11 -c 'import {module}'"
 
 
 def test_setuptools_is_installed_where_its_pth_file_is_read():

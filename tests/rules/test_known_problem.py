@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from rules.make_facts import (
     context,
     healthy,
     run,
     with_cards,
+    with_python,
     with_tensorflow,
 )
 from tfdoctor.compat import Compat
@@ -32,10 +35,30 @@ def test_check_of_an_unknown_release_could_not_run():
     assert run(known_problem.RULE, facts).kind is OutcomeKind.COULD_NOT_CHECK
 
 
-def test_condition_on_the_python():
-    machine = context(healthy())
-    problem = replace(Compat.load().problems[0], conditions={"python": f"=={machine.python.version}"})
-    assert known_problem.is_problem_present(machine, problem)
-    assert not known_problem.is_problem_present(machine, replace(problem, conditions={"python": "<2"}))
+@pytest.mark.parametrize(
+    ("conditions", "is_present"),
+    [
+        ({}, True),
+        ({"python": "==3.11.7"}, True),
+        ({"python": "<2"}, False),
+        ({"platform": "linux"}, True),
+        ({"platform": "windows"}, False),
+        ({"capability": ">=9.0"}, True),
+        ({"capability": "<9.0"}, False),
+        ({"capability": "odd"}, False),
+        ({"extra": "and-cuda"}, True),
+        ({"platform": "linux", "python": "<2"}, False),
+        ({"unheard-of": "1"}, False),
+    ],
+)
+def test_every_condition_must_hold(conditions, is_present):
+    facts = with_python(healthy(), installed={"nvidia-cudnn-cu12": "9.3.0"})
+    problem = replace(Compat.load().problems[0], id="any", conditions=conditions)
+    assert known_problem.is_problem_present(context(facts), problem) is is_present
+
+
+@pytest.mark.parametrize("conditions", [{"python": ">=2"}, {"extra": "and-cuda"}])
+def test_condition_on_an_unknown_python_is_not_met(conditions):
+    problem = replace(Compat.load().problems[0], conditions=conditions)
     without_python = context(replace(healthy(), python=Unknown("not asked")))
     assert not known_problem.is_problem_present(without_python, problem)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rules.make_facts import (
+    COMPAT,
     commands,
     finding,
     healthy,
@@ -134,3 +135,24 @@ def test_all_toolkits_are_named_if_none_is_on_the_path() -> None:
     assert "CUDA 11.8 (/usr/local/cuda-11.8)" in result.title
     assert "CUDA 13.0 (/usr/local/cuda)" in result.title
     assert "The loader looks" not in result.explanation
+
+
+@pytest.mark.parametrize(
+    ("release", "installed", "libraries", "stems", "expected"),
+    [
+        ("2.14.1", "11.8", ("libcudart.so.11.0",), {"libcudart"}, True),
+        ("2.14.1", "11.8", ("libcudart.so.11.0",), {"libcufftw"}, False),  # the release requires none of them
+        ("2.14.1", "11.8", ("libcudart.so.11.0",), {"libcudart", "libcublas"}, False),
+        ("2.14.1", "11.9", ("libcudart.so.11.0",), {"libcudart"}, True),
+        ("2.14.1", "11.7", ("libcudart.so.11.0",), {"libcudart"}, False),
+        ("2.14.1", "12.0", ("libcudart.so.11.0",), {"libcudart"}, False),
+        ("2.14.1", "11", ("libcudart.so.11.0",), {"libcudart"}, True),
+        ("2.14.1", None, ("libcudart.so.11.0",), {"libcudart"}, True),
+        ("1.15.5", "10.0", ("libcudart.so.10.0",), {"libcudart"}, True),
+        ("1.15.5", "10.1", ("libcudart.so.10.0",), {"libcudart"}, False),
+    ],
+)
+def test_release_that_can_use_another_cuda(release, installed, libraries, stems, expected):
+    other = libs_wrong_version.OtherCuda("/opt/cuda/lib64", installed, "", libraries, ())
+    found = COMPAT.find_release(release)
+    assert libs_wrong_version._can_use(found, other, stems) is expected
