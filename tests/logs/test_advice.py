@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from tfdoctor.cli.machine import select_host
 from tfdoctor.compat import Compat
 from tfdoctor.core import versions
 from tfdoctor.core.findings import Cause
+from tfdoctor.logs import advice
 from tfdoctor.logs.report import LogReport, diagnose_log
 from tfdoctor.planning import Method, Request, recommend
 from tfdoctor.prediction.fit.models import Host
@@ -276,3 +279,37 @@ def test_a_version_of_cudnn_gives_a_requirement(built: str) -> None:
     )
     installed = [command for command in commands if "pip install" in command]
     assert installed == (["python3 -m pip install 'nvidia-cudnn-cu12>=9.3,<10'"] if built == "9.3.0" else [])
+
+
+@pytest.mark.parametrize(
+    ("line", "folder"),
+    [
+        ("/opt/miniforge3/envs/tf-1/lib/python3.11/site-packages", "/opt/miniforge3/envs/tf-1"),
+        ("CONDA_DEFAULT_ENV=tf", "$CONDA_PREFIX"),
+    ],
+)
+def test_folder_of_the_conda_environment_is_named(line: str, folder: str) -> None:
+    report = make_report(f"{line}\nlibdevice not found at ./libdevice.10.bc\n")
+    assert f"export XLA_FLAGS=--xla_gpu_cuda_data_dir={folder}" in list_commands(report)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "era", "basis", "cudnn", "text", "command"),
+    [
+        (True, "2.10.1", "2.10", "", "8.1", "TensorFlow 2.10.1 needs CUDA 11.2 and cuDNN 8.1.", "--tf 2.10.1"),
+        (True, "2.10.1", None, "", None, "TensorFlow 2.10.1 needs CUDA 11.2.", "--tf 2.10.1"),
+        (True, None, "2.10", "lines", None, "2.10 needs CUDA 11.2 (the release was deduced from the lines", "--tf 2.10"),
+        (True, None, "2.10", "names", None, "2.10 needs CUDA 11.2 (the release was deduced from the names", "--tf 2.10"),
+        (True, None, "2.9-2.10", "lines", None, "See what each release needs.", ""),
+        (True, None, None, "lines", None, "See what each release needs.", ""),
+        (False, "2.10.1", "2.10", "", None, "See what each release needs.", ""),
+    ],
+)  # fmt: skip
+def test_requirements_of_the_release_are_named_if_it_is_known(
+    gpu: bool, version: str | None, era: str | None, basis: str, cudnn: str | None, text: str, command: str
+) -> None:
+    release: Any = SimpleNamespace(gpu=gpu, minor="2.10", cuda="11.2", cudnn=cudnn)
+    context: Any = SimpleNamespace(origin=SimpleNamespace(era=era, basis=basis))
+    (remedy,) = advice._make_requirement_remedy(context, release, version)
+    assert text in remedy.text
+    assert remedy.commands == (f"tfdoctor matrix {command}".strip(),)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tfdoctor.compat import Compat
+from tfdoctor.logs import known_issues
 from tfdoctor.logs.report import LogReport, diagnose_log
 
 COMPAT = Compat.load()
@@ -61,3 +64,43 @@ def test_remedy_of_a_known_issue_is_included() -> None:
 def test_known_issue_depends_on_the_gpu(version: str, capability: str, words: str) -> None:
     report = diagnose_log([JIT.format(version, capability).encode()], COMPAT)
     assert words in known_issues_text(report) if words else not known_issues_text(report)
+
+
+@pytest.mark.parametrize(
+    ("fields", "context", "is_consistent"),
+    [
+        ({}, {}, True),
+        ({"conditions": {"python": ">=3.9"}}, {}, False),
+        ({"conditions": {"platform": "windows"}}, {}, False),
+        ({"conditions": {"platform": "windows"}, "area": "libraries"}, {"is_windows": True}, True),
+        ({"conditions": {"capability": ">=10.0"}}, {"capability": "12.0"}, True),
+        ({"conditions": {"capability": ">=10.0"}}, {"capability": "9.0"}, False),
+        ({"conditions": {"capability": ">=10.0"}}, {}, False),
+        ({"conditions": {"image": "any"}}, {}, False),
+        ({"conditions": {"image": "any"}}, {"in_container": True}, True),
+        ({"area": "libraries"}, {}, True),
+        ({"area": "libraries"}, {"is_windows": True}, False),
+        ({"area": "images"}, {"is_windows": True}, False),
+        ({"area": "gpu"}, {"is_windows": True}, True),
+        ({"text": "It lacks libcusolver.so.11."}, {}, True),
+        ({"text": "It lacks libcusolver.so.11."}, {"missing": ["libcusolver.so.11"]}, True),
+        (
+            {"text": "It lacks libcusolver.so.11."},
+            {"missing": ["libcusolver.so.11", "libcudart.so.12"]},
+            False,
+        ),
+        ({"text": "It lacks libcusolver.so.11."}, {"missing": ["libcudart.so.12"]}, False),
+        ({"text": "It is slow."}, {"missing": ["libcudart.so.12"]}, True),
+    ],
+)
+def test_log_agrees_with_the_conditions_of_a_problem(
+    fields: dict[str, Any], context: dict[str, Any], is_consistent: bool
+) -> None:
+    problem: Any = SimpleNamespace(**{"conditions": {}, "area": "gpu", "text": "", **fields})
+    log_context: Any = SimpleNamespace(
+        is_windows=context.get("is_windows", False),
+        find_capability=lambda: context.get("capability"),
+        is_in_container=lambda: context.get("in_container", False),
+        missing_toolkit_libraries=[SimpleNamespace(soname=soname) for soname in context.get("missing", ())],
+    )
+    assert known_issues._is_consistent_with_log(log_context, problem) is is_consistent

@@ -120,6 +120,26 @@ def test_timestamped_lines_are_grouped_by_their_message(
     assert results.count(True) > 5
 
 
+def test_lines_of_undistinguished_threads_are_counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = []
+    original = line_cache.LineCache._find_kinds
+    monkeypatch.setattr(
+        line_cache.LineCache,
+        "_find_kinds",
+        lambda self, *rest: results.append(original(self, *rest)) or results[-1],
+    )
+    monkeypatch.setattr(processes, "MAX_PROCESSES", 2)
+    monkeypatch.setattr(blocks, "_BLOCK_BYTES", 2000)
+    rng = random.Random(3)
+    threads = (
+        f"I0000 00:00:17123456{n % 60:02d}.{n:06d}    {rng.randrange(40)} {CREATED.format(n % 4, 7000)[2:]}\n"
+        for n in range(2000)
+    )
+    data = "".join(threads).encode()
+    assert collect_results(data, each=False) == collect_results(data, each=True)
+    assert sum(result is not None for result in results) > 5
+
+
 def test_process_limit_counts_no_process_twice() -> None:
     """A process beyond the limit is counted, and no earlier process is counted again."""
     line = f"2024-03-01 10:00:00.000001: {CREATED.format(0, 7000)}"

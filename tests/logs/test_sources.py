@@ -6,6 +6,8 @@ import json
 import random
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from compat.every_row import for_each
 from tfdoctor.compat import Compat
 from tfdoctor.core.causes.codes import RELEASE
 from tfdoctor.core.findings import Cause
+from tfdoctor.logs import sources
 from tfdoctor.logs.report import LogReport, diagnose_log
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
@@ -626,3 +629,18 @@ def test_python_without_a_wheel_is_ignored() -> None:
     assert (
         diagnose_text(line + eleven).era == "2.10-2.11"
     )  # no release has a wheel for it, so this is a custom build
+
+
+@pytest.mark.parametrize(("lines", "numbers"), [((0,), [7]), ((1,), []), ((-5, 0), [7]), ((1, 0), [7])])
+def test_arrow_belongs_to_the_header_a_few_lines_before(lines: tuple[int, ...], numbers: list[int]) -> None:
+    header, arrow = {"path": "a.py", "function": "f("}, {"number": "7"}
+    events = [
+        SimpleNamespace(id="python-frame-shown", line=10, get=header.get),
+        *(
+            SimpleNamespace(id="python-arrow", line=10 + sources._MAX_ARROW_LINES + line, get=arrow.get)
+            for line in lines
+        ),
+    ]
+    log: Any = SimpleNamespace(list_events=lambda *names: events if "python-arrow" in names else [])
+    found = [(path, number, function) for _, path, number, function in sources._iter_frames(log)]
+    assert found == [("a.py", number, "f") for number in numbers]

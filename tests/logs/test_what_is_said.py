@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from tfdoctor.compat import Compat
 from tfdoctor.core.findings import Cause
+from tfdoctor.logs import report as log_report
+from tfdoctor.logs.log_context import Decision
 from tfdoctor.logs.report import LogReport, diagnose_log
 
 COMPAT = Compat.load()
@@ -143,3 +148,61 @@ def test_search_path_alone_does_not_prove_another_cuda(path: str) -> None:
     assert "A different CUDA version" not in report.summary + report.root_finding.explanation
     other = make_report(make_missing("libcudart.so.10.1", path="/usr/local/cuda-11.2/lib64") + SKIPPED)
     assert "A different CUDA version" in other.summary
+
+
+NO_DRIVER_TITLE, OOM_TITLE = "no NVIDIA driver was available where this ran", "the GPU ran out of memory"
+WRONG_TITLE = "a different CUDA version is installed than this TensorFlow opens"
+VERSIONS_TITLE = "TF did not use the GPU: CUDA 10.0 is installed, but it needs CUDA 10.1"
+VERSIONS = {"mismatched_cuda_versions": ("10.0", "10.1")}
+
+
+@pytest.mark.parametrize(
+    ("cause", "is_used", "fields", "missing", "share", "expected"),
+    [
+        (Cause.NO_DRIVER, False, {}, [], "", f"TF did not use the GPU: {NO_DRIVER_TITLE}."),
+        (Cause.NO_DRIVER, False, {}, [], "1 of 2", f"TF did not use the GPU in 1 of 2: {NO_DRIVER_TITLE}."),
+        (Cause.NO_DRIVER, None, {}, [], "", f"TF may not have used the GPU: {NO_DRIVER_TITLE}."),
+        (Cause.OOM, True, {}, [], "1 of 2", f"TF found the GPU but failed on it in 1 of 2: {OOM_TITLE}."),
+        (Cause.CUPTI_MISSING, True, {}, [], "", "TF: "),
+        (Cause.OOM, True, {"framework": "PyTorch"}, [], "", f"PyTorch: {OOM_TITLE}."),
+        (Cause.OOM, True, {"mentions_tensorflow": False}, [], "", "TF found the GPU but failed on it: "),
+        (Cause.NO_DRIVER, False, {"mentions_tensorflow": False}, [], "", f"N{NO_DRIVER_TITLE[1:]}."),
+        (Cause.LIBS_WRONG_VERSION, False, {}, ["a", "b", "c"], "", f"TF did not use the GPU: {WRONG_TITLE}: a, b and 1 more."),
+        (Cause.LIBS_WRONG_VERSION, False, VERSIONS, ["a"], "", f"{VERSIONS_TITLE} (a)."),
+        (Cause.LIBS_WRONG_VERSION, False, VERSIONS, ["a", "libcudart.so"], "", f"{VERSIONS_TITLE} (libcudart.so and 1 more)."),
+        (Cause.OOM, True, VERSIONS, ["a"], "", f"TF found the GPU but failed on it: {OOM_TITLE}."),
+    ],
+)  # fmt: skip
+def test_headline_says_whether_the_gpu_was_used(
+    cause: Cause, is_used: bool | None, fields: dict[str, Any], missing: list[str], share: str, expected: str
+) -> None:
+    values = {"mismatched_cuda_versions": None, "framework": None, "mentions_tensorflow": True, **fields}
+    context: Any = SimpleNamespace(origin=SimpleNamespace(name="TF"), **values)
+    headline = log_report._make_headline(context, Decision(cause), missing, is_used=is_used, share=share)
+    assert headline.startswith(expected)
+    assert headline == expected or not expected.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("signature", "cause", "is_registered", "text"),
+    [
+        ("xla-gpu-listed", Cause.NO_DRIVER, False, "An XLA_GPU is not a registered GPU"),
+        ("xla-on-cuda", Cause.NO_DRIVER, False, "XLA naming the card"),
+        ("device-found", Cause.NO_DRIVER, False, "Finding a device"),
+        ("device-found", Cause.OOM, True, None),
+        ("cuda-not-found", Cause.LIBS_NOT_INSTALLED, False, "means libcudart"),
+        ("cuda-not-found", Cause.OOM, True, "means libcudart"),
+        ("cuda-not-found", Cause.NO_DRIVER, False, None),
+        ("cuda-not-found", Cause.HEALTHY, True, None),
+        ("nothing", Cause.OOM, False, None),
+    ],
+)
+def test_messages_that_are_easily_misread_are_explained(
+    signature: str, cause: Cause, is_registered: bool, text: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_report, "_make_evidence", lambda *_: ())
+    log = SimpleNamespace(has=lambda name: name == signature, list_events=lambda _: [None])
+    context: Any = SimpleNamespace(log=log, registration_event=object() if is_registered else None)
+    findings = log_report._make_misread_findings(context, Decision(cause), "log.txt")
+    assert len(findings) == (text is not None)
+    assert all(text in finding.explanation for finding in findings if text is not None)

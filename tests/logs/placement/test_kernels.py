@@ -212,16 +212,6 @@ def test_kernel_list_of_a_message_outweighs_the_table() -> None:
 # ---------------------------------------------------------------- the release
 
 
-def test_little_of_a_long_log_is_kept_for_the_release() -> None:
-    """The lines that show the release follow megabytes of other lines."""
-    noise = "".join(f"step {number} loss 0.5\n" for number in range(100_000))
-    text = noise + format_created_device().replace("1616", "1613") + format_eager("MatMul", "GPU:0") * 1000
-    log_placement = read_placement([text.encode()])
-    assert len(log_placement.release_messages) < 100_000
-    assert b"gpu_device.cc:1613]" in log_placement.release_messages
-    assert b"execute.cc:1419]" in log_placement.release_messages
-
-
 def test_stated_release_is_used() -> None:
     assert infer_release_range(b"TensorFlow version: 2.10.0\n" + MIXED.encode(), COMPAT) == "2.10"
     assert infer_release_range(b"step 1 loss 2.0\n", COMPAT) is None

@@ -5,16 +5,26 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdoctor.logs.placement import Placement, evaluate_placement, read_placement
+from tfdoctor.logs.placement import (
+    Placement,
+    analysis,
+    evaluate_placement,
+    read_placement,
+    rejections,
+    version_messages,
+)
 from tfdoctor.logs.placement.models import OTHER_OPERATIONS
 from tfdoctor.logs.placement.reader import MAX_OPERATION_PAIRS, MAX_SEEN_LINES, PlacementReader
 from tfdoctor.logs.placement.rejections import shorten_device
+from tfdoctor.logs.placement.version_messages import FirstMessages
 from tfdoctor.render.placement import make_placement_json, make_placement_svg, render_placement
 
 JOB = "/job:localhost/replica:0/task:0"
@@ -195,6 +205,24 @@ def test_summary_of_a_single_operation() -> None:
 
 
 @pytest.mark.parametrize(
+    ("devices", "api", "refusals", "title"),
+    [
+        (("GPU:1",), "2", (), "GPU:1 is there and got nothing"),
+        (("GPU:1", "GPU:2"), "2", (), "GPU:1 and GPU:2 are there and got nothing"),
+        (("GPU:1",), "2", ("refusal",), None),
+        (("GPU:1",), None, (), None),
+        ((), "2", (), None),
+    ],
+)
+def test_unused_devices_are_a_finding(
+    devices: tuple[str, ...], api: str | None, refusals: tuple[str, ...], title: str | None
+) -> None:
+    data: Any = SimpleNamespace(unused_devices=devices, api=api, refusals=refusals)
+    findings = analysis._make_unused_device_finding(data)
+    assert [finding.title for finding in findings] == ([] if title is None else [title])
+
+
+@pytest.mark.parametrize(
     "created",
     [
         f"gpu_device.cc:1115] Created TensorFlow device ({JOB}/device:GPU:{{n}} with 7350 MB memory) -> physical GPU (",
@@ -329,7 +357,10 @@ def test_refusal_is_parsed(text: str, refused: tuple[str | None, ...]) -> None:
                 for refusal in refusals
             ] == [refused]
             assert refusals[0].line == 1
-    assert read(text).findings[0].code == "TFD807"
+    finding = read(text).findings[0]
+    assert finding.code == "TFD807"
+    suggests_check = any("tfdoctor check" in remedy.commands for remedy in finding.remedies)
+    assert suggests_check is (refused[-1] == "no-such-device")
 
 
 def test_cpu_operations_between_gpu_operations_are_counted() -> None:
@@ -470,3 +501,26 @@ def test_known_operations_are_counted_in_bulk(monkeypatch: pytest.MonkeyPatch) -
     text = "".join(EAGER_FORM.format("AB"[n % 2], f"GPU:{n % 4}") for n in range(20_000))
     assert sum(item.count for item in read_placement([text.encode()]).op_counts) == 20_000
     assert len(counted) < 2_000
+
+
+def test_only_the_beginning_and_one_message_of_each_source_line_are_kept() -> None:
+    messages = FirstMessages()
+    line = b"x" * (version_messages.BEGINNING_BYTES - 9) + b"\n"
+    for block in (line, b"one\nand more\n", b"two\n"):
+        messages.read_block(block)
+    assert messages.beginning == line + b"one\n"
+    limit = version_messages.MAX_LINE_BYTES
+    messages.read_block(b"f.cc:7] first\nf.cc:7] second\nf.cc:8] a\n")
+    messages.read_block(b"f.cc:7] third\n" + b"a" * (limit + 9) + b".cc:9] " + b"b" * limit + b"\n")
+    long_line = b"a" * limit + b".cc:9] " + b"b" * (limit - 7) + b"\n"
+    assert messages.lines == [b"f.cc:7] first\n", b"f.cc:8] a\n", long_line]
+
+
+@pytest.mark.parametrize(
+    ("end", "is_eager"),
+    [("", False), (" [Op:MatMul]", True), (" enable_soft_placement=0", True), (" unknown device", True)],
+)
+def test_refusal_of_an_eager_operation_is_recognized(end: str, is_eager: bool) -> None:
+    parsed = rejections._parse_refusal(f"Cannot assign a device for operation c: it was assigned{end}", 1)
+    assert parsed is not None
+    assert parsed.is_eager is is_eager
