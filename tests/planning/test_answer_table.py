@@ -10,8 +10,8 @@ import pytest
 
 from tfdoctor.compat import Compat
 from tfdoctor.core import versions
-from tfdoctor.planning import Request, recommend
-from tfdoctor.planning.answer_table import ANY_GPU, AnswerTable, replace_placeholders
+from tfdoctor.planning import Request, answer_table_builder, recommend
+from tfdoctor.planning.answer_table import ANY_GPU, AnswerTable, DriverSteps, replace_placeholders
 from tfdoctor.planning.answer_table_builder import build_answer_table
 from tfdoctor.planning.arguments import add_machine_arguments, parse_gpu
 from tfdoctor.prediction.fit.models import Host
@@ -139,3 +139,33 @@ def test_progress_has_a_count() -> None:
         Compat.load(), lambda *progress: calls.append(progress), minors=("2.10", "2.4"), capabilities=("8.6",)
     )
     assert calls == [(1, 2, "2.10"), (2, 2, "2.4")]
+
+
+def test_systems_have_every_glibc_that_lacks_some_release() -> None:
+    compat = Compat.load()
+    required = [
+        versions.parse_numbers(glibc)[1] for glibc in answer_table_builder._list_required_glibcs(compat)
+    ]
+    keys = [system.key for system in answer_table_builder.list_systems(compat)]
+    glibcs = [f"linux-2.{minor}" for minor in range(max(required) - 1, min(required) - 1, -1)]
+    assert keys == ["linux", "wsl", "windows", "macos", *glibcs]
+
+
+def test_index_of_a_driver_and_the_offered_branches() -> None:
+    table = DriverSteps(("374.*", "375.*", "390.30", "450.80.02", "450.*", "525.60.13", "525.60.*"))
+    assert table.branches == ("375", "450")
+    drivers = (
+        "100",
+        "374",
+        "375",
+        "375.1",
+        "390.30",
+        "391",
+        "450.80.02",
+        "450.99",
+        "450",
+        "525.60.13",
+        "525",
+        "",
+    )
+    assert [table.find_driver_index(driver) for driver in drivers] == [0, 1, 2, 0, 3, 3, 4, 4, 5, 6, 4, 8]

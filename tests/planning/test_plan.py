@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compat.every_row import for_each
+from rules.make_facts import context
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.core import versions
+from tfdoctor.core.facts import Known
 from tfdoctor.core.findings import Cause, Severity
 from tfdoctor.diagnosis.report import diagnose
 from tfdoctor.planning import (
@@ -25,11 +27,14 @@ from tfdoctor.planning import (
     Rejection,
     Request,
     make_predicted_facts,
+    recipes,
     recommend,
 )
+from tfdoctor.planning.hypothetical_facts import EnvironmentSketch, make_facts_from_sketch
 from tfdoctor.planning.recipes import RECIPES, try_recipe
 from tfdoctor.prediction.fit import constraints
 from tfdoctor.prediction.fit.models import Host, HostGpu
+from tfdoctor.rules.shared.drivers import list_node_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -647,3 +652,58 @@ def test_predicted_driver(driver: str | None, module: str | None, cuda: str) -> 
     assert facts.cuda.value.version == versions.major_minor(cuda)
     assert [device.compute_capability for device in facts.cuda.value.devices] == ["8.6", "7.5"]
     assert [device.pci_bus_id for device in facts.nvml.value.devices] == ["0000:01:00.0", "0000:02:00.0"]
+
+
+@pytest.mark.parametrize(
+    ("python", "requested", "reason"),
+    [
+        ("3.8", None, None),
+        ("3.8", "3.8", None),
+        ("3.8", "3.9", "has Python 3.8, and not 3.9"),
+        (None, "3.9", "has Python of an unknown version, and not 3.9"),
+        (None, None, "has is not known"),
+    ],
+)
+@pytest.mark.parametrize("driver", [None, "550.54.14"])
+def test_image_of_nvidia_needs_the_requested_python(
+    python: str | None, requested: str | None, reason: str | None, driver: str | None
+) -> None:
+    release = COMPAT.find_release("2.10.1")
+    image = replace(COMPAT.images.ngc_images[0], python=python)
+    reasons: list[Any] = []
+    host = Host(driver=driver)
+    options = list(
+        recipes._plan_ngc_images(COMPAT, release, Request(python=requested), host, [image] * 2, reasons)
+    )
+    assert [option.python for option in options] == ([] if reason else [python, python])
+    assert [each.text for each in reasons if not each.text.endswith(reason or "")] == []
+    assert len(reasons) == bool(reason)
+    for option in options:
+        assert any("needs driver" in caveat.text for caveat in option.caveats) == (driver is None)
+
+
+def test_predicted_machine_has_the_nodes_that_the_driver_needs() -> None:
+    packages = (("tensorflow", "2.16.2"),)
+    sketch = EnvironmentSketch("2.16.2", "tensorflow", "3.11", packages, host=Host(driver="550.54.14"))
+    facts = make_facts_from_sketch(COMPAT, sketch)
+    assert isinstance(facts.driver.cuda, Known)
+    failure = replace(facts.driver.cuda.value, count=None, init=999)
+    failing = replace(facts, driver=replace(facts.driver, cuda=Known(failure, "x")))
+    assert list_node_problems(context(failing)) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "cause"),
+    [("2.15.0", Cause.LIBS_WRONG_VERSION), ("2.18.1", Cause.CUDNN_VERSION_MISMATCH)],
+)
+def test_image_that_does_not_work_has_the_cause_of_its_libraries(version: str, cause: Cause) -> None:
+    rejection = try_recipe(COMPAT, RELEASES[version], Request(), Host(), Recipe.OFFICIAL)
+    assert isinstance(rejection, Rejection)
+    assert [reason.cause for reason in rejection.reasons] == [cause]
+
+
+@pytest.mark.parametrize(("version", "is_only_image"), [("2.3.4", True), ("2.10.1", False)])
+def test_image_of_an_old_cuda_is_to_be_kept(version: str, is_only_image: bool) -> None:
+    option = try_recipe(COMPAT, RELEASES[version], Request(), Host(driver="550.54.14"), Recipe.OFFICIAL)
+    assert isinstance(option, Option)
+    assert ("is the only image left" in option.reasons[0]) is is_only_image

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -231,3 +232,11 @@ def test_command_of_an_overview() -> None:
         for minor in ("2.15.1", "2.4.4")
     }
     assert commands == {"2.15.1": "install", "2.4.4": "build"}
+
+
+def test_no_sheet_prints_a_value_that_is_not_there() -> None:
+    for version in dict.fromkeys(row.release.version for row in ROWS):
+        sheet = make_sheet(COMPAT, [row for row in ROWS if row.release.version == version])
+        texts = [text for _, text in sheet.requirements]
+        texts += [line for remedy in sheet.remedies for line in (remedy.text, *remedy.commands)]
+        assert [text for text in texts if re.search(r"\bNone\b|  |, ?$", text)] == []

@@ -60,6 +60,15 @@ def test_version_outside_a_requirement_is_rehearsed():
     assert plan_modules(make_facts({"numpy": "99.0"}, **pinned))[1] == {"numpy"}
 
 
+def test_only_requirements_of_what_the_import_needs_count():
+    requires = {"tensorflow": {"requires": ("numpy<90", "libclang>=99", "tensorboard>=99")}}
+    facts = make_facts({"numpy": "99.0", "tensorboard": None, "libclang": "18.1.1"}, **requires)
+    assert {item.package for item in list_unmet_requirements(facts.python.value)} == {
+        *("numpy", "libclang", "tensorboard")
+    }
+    assert plan_modules(facts)[1] == {"numpy"}
+
+
 RUNS = {
     "wrapt": {
         "1.0": "",
@@ -244,6 +253,22 @@ def test_unmet_requirements_are_found():
         (item.required_by, item.package, item.installed_version)
         for item in list_unmet_requirements(make_facts({"typing-extensions": "4.0.0"}).python.value)
     }
+
+
+@pytest.mark.parametrize(
+    ("platform", "values"),
+    [
+        ("linux-x86_64", ("linux", "Linux", "posix")),
+        ("macosx-11.0-arm64", ("darwin", "Darwin", "posix")),
+        ("win-amd64", ("win32", "Windows", "nt")),
+    ],
+)
+def test_markers_are_those_of_the_platform(platform, values):
+    names = ("sys_platform", "platform_system", "os_name")
+    marker = " and ".join(f"{name} == '{value}'" for name, value in zip(names, values, strict=True))
+    facts = make_facts(tensorflow={"requires": (f"absent; {marker}",)})
+    unmet = list_unmet_requirements(replace(facts.python.value, platform=platform))
+    assert [item.package for item in unmet] == ["absent"]
 
 
 def test_invalid_requirement_is_ignored():

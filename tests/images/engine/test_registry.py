@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -482,3 +483,22 @@ def test_image_pushed_to_debians_registry_is_found(real_registry: str, tmp_path:
 )
 def test_url_of_a_repository(name: str, url: str) -> None:
     assert parse_reference(name).url == url
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (requests.exceptions.SSLError("x"), "certificate is not trusted"),
+        (requests.exceptions.ProxyError("x"), "the proxy refuses"),
+        (requests.exceptions.ReadTimeout("x"), "did not answer in time"),
+        (OSError("Name or service not known"), "name cannot be resolved"),
+        (OSError("Temporary failure in name resolution"), "name cannot be resolved"),
+        (OSError("Failed to resolve 'x'"), "name cannot be resolved"),
+        (OSError("Connection refused"), "connection refused"),
+        (OSError("Network is unreachable"), "no route to it"),
+        (OSError("No route to host"), "no route to it"),
+        (OSError("anything \x1b else"), "anything"),
+    ],
+)
+def test_reason_why_a_registry_did_not_answer(error: Exception, reason: str) -> None:
+    assert reason in registry._describe_error(error)

@@ -176,6 +176,7 @@ def test_expansion(text: str, expected: str | None) -> None:
 def test_unknown_part_is_left_out() -> None:
     result = expand_variables("a$(x $(y))b${U}c", VARIABLES)
     assert (result.text, result.is_known) == ("abc", False)
+    assert expand_variables("a${}b}c", VARIABLES).text == "ab}c"
 
 
 def test_undeclared_name_has_the_default() -> None:
