@@ -19,6 +19,7 @@ RUN since=$(date +%s.%N) \
       --requirement /usr/local/share/tfdoctor/tensorflow.txt \
  && sh /usr/local/share/tfdoctor/settle.sh "$since" python3
 
+COPY sbom.cdx.json /usr/local/share/tfdoctor/
 # A home and a cache that every user may write to, whoever --user names.
 RUN since=$(date +%s.%N) \
  && (getent passwd 1000 >/dev/null || useradd --no-log-init --no-create-home --home-dir /home/user --uid 1000 tensorflow) \
@@ -36,6 +37,9 @@ ENV NVIDIA_REQUIRE_CUDA="cuda>=11.0"
 LABEL org.opencontainers.image.title="TensorFlow 2.4.3 for NVIDIA GPUs" \
       org.opencontainers.image.description="Python 3.6, CUDA 11.0.3, cuDNN 8.0.4.30" \
       org.opencontainers.image.version="2.4.3" \
+      org.opencontainers.image.created="2021-08-10T00:00:00Z" \
+      org.opencontainers.image.source="https://github.com/tensorflow/tensorflow" \
+      org.opencontainers.image.revision="v2.4.3" \
       org.opencontainers.image.base.name="tensorflow/tensorflow:2.4.3-gpu" \
       io.tfdoctor.plan="{\"cuda\": \"11.0.3\", \"cudnn\": \"8.0.4.30\", \"python\": \"3.6\", \"recipe\": \"official\", \"tensorflow\": \"2.4.3\"}" \
       io.tfdoctor.version="VERSION"

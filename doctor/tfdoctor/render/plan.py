@@ -103,12 +103,14 @@ def _print_cpu_option(out: Page, remedy: Remedy, mark: str) -> None:
     out.print()
 
 
-def _list_caveats(option: Option) -> list[str]:
-    """Return the important caveats of an option."""
+def _list_caveats(option: Option, *, with_gpu_limits: bool = True) -> list[str]:
+    """Return the important caveats of an option. `with_gpu_limits` adds the limits of the GPUs that it supports."""
     return [
         clean_line(caveat.text, limit=1000)
         for caveat in option.caveats
-        if caveat.is_serious or caveat.cause in (Cause.DRIVER_TOO_OLD, Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD)
+        if caveat.is_serious
+        or caveat.cause is Cause.DRIVER_TOO_OLD
+        or (with_gpu_limits and caveat.cause in (Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD))
     ]
 
 
@@ -231,7 +233,7 @@ def print_option(out: Page, option: Option, *, complete: bool) -> None:
         return
     _print_title(out, option, 0)
     print_hanging(out, Text("  Has   "), _describe_contents(option))
-    for caveat in _list_caveats(option)[:2]:
+    for caveat in _list_caveats(option, with_gpu_limits=False)[:2]:
         print_hanging(out, Text("  But   "), shorten_text(caveat, out.width - 8, 2))
     parts_by_size = sorted(option.components, key=lambda part: -(part.size_bytes or 0))
     sized_parts = [part for part in parts_by_size if part.size_bytes is not None]
