@@ -78,7 +78,7 @@ def test_python_option_selects_another_python(magic: Callable[[str], Any], tmp_p
         ("version", tfdoctor.__version__),
         ("check --nonsense", "No such option"),
         ("check -v", sys.executable),
-        ("fix --dry-run", "Fix can do nothing here"),
+        ("fix --dry-run", "Nothing to fix automatically"),
         ("check -h", "tfdoctor check [OPTIONS]"),
     ],
 )

@@ -230,7 +230,7 @@ def test_fix_works_once_and_undo_restores_every_byte(case: FixCase, make_env: Ca
 
     second = env.fix()
     assert (second.status, difference(after, env.list_files())) == (0, {}), second
-    assert "Fix can do nothing here" in second.flat_output
+    assert "Nothing to fix automatically" in second.flat_output
 
     undone = env.run("fix", "--undo", "--json")
     assert undone.status == 0, undone
@@ -246,7 +246,7 @@ def test_healthy_environment_gets_no_journal(make_env: Callable[..., Fake]) -> N
     assert (run.status, run.json()["repairs"], run.json()["left"]) == (0, [], [])
     assert difference(before, env.list_files()) == {}
     undone = env.run("fix", "--undo")
-    assert (undone.status, "has changed nothing" in undone.out) == (0, True)
+    assert (undone.status, "Nothing to undo" in undone.out) == (0, True)
     assert env.run("fix", "--undo", "--json").json()["undone"]["entries"] == []
     assert difference(before, env.list_files()) == {}
 

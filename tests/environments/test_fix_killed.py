@@ -63,7 +63,7 @@ def check_recovery(env: Fake, before: dict[str, FileState], *options: str) -> No
     run = env.run(*FIX, *options)
     assert run.status == 0, run
     assert "will use 2 GPUs" in run.flat_output
-    assert "Fix can do nothing here" in env.run(*FIX, *options).flat_output
+    assert "Nothing to fix automatically" in env.run(*FIX, *options).flat_output
     undone = env.run("fix", "--undo")
     assert undone.status == 0, undone
     assert difference(before, env.list_files()) == {}

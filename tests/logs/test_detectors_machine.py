@@ -54,7 +54,7 @@ def make_context(
 
 def make_unopened(soname: str, signature: str = "dso-failed", order: int = 5) -> Any:
     event = SimpleNamespace(id=signature, order=order)
-    return SimpleNamespace(soname=soname, is_transitive=False, event=event)
+    return SimpleNamespace(soname=soname, is_transitive=False, event=event, is_of_driver=False)
 
 
 LIBCUDA = make_unopened("libcuda.so.1")

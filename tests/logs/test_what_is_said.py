@@ -201,7 +201,9 @@ def test_messages_that_are_easily_misread_are_explained(
     signature: str, cause: Cause, is_registered: bool, text: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_report, "_make_evidence", lambda *_: ())
-    log = SimpleNamespace(has=lambda name: name == signature, list_events=lambda _: [None])
+    log = SimpleNamespace(
+        has=lambda name: name == signature, list_events=lambda _: [SimpleNamespace(get=lambda _: "")]
+    )
     context: Any = SimpleNamespace(log=log, registration_event=object() if is_registered else None)
     findings = log_report._make_misread_findings(context, Decision(cause), "log.txt")
     assert len(findings) == (text is not None)

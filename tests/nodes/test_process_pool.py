@@ -82,7 +82,7 @@ def test_bad_nodes_do_not_affect_the_others(tmp_path: Path, engine: str) -> None
     assert {entry["host"]: entry["status"] for entry in report["hosts"]} == STATES
     assert report["engine"] == engine.split(maxsplit=1)[0]
     reasons = {entry["host"]: entry["why"] for entry in report["hosts"]}
-    assert "no JSON" in reasons["node5"]
+    assert "is not JSON" in reasons["node5"]
     assert "4 MiB" in reasons["node6"]
     assert "it is broken" in reasons["node8"]
     assert time.monotonic() - start < 60

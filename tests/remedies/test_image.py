@@ -104,7 +104,7 @@ def test_first_finding_includes_the_other_errors() -> None:
 def test_other_release_is_a_new_image() -> None:
     remedies = commands_by_code(HOSTS[0].parent / "blackwell-with-tf218", "team/app:1")["TFD111"]
     build = "tfdoctor build --tf 2.21.0 --tag team/app:fixed"
-    assert remedies == [(build, "tfdoctor verify team/app:fixed")]
+    assert remedies == [(build, "tfdoctor verify team/app:fixed"), ("tfdoctor recommend",)]
 
 
 def test_host_remedies_stay() -> None:

@@ -186,8 +186,8 @@ def test_real_verification_is_not_marked_simulated() -> None:
 def test_every_output_format_is_marked_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run_verification(monkeypatch, "RTX 4090")
     screen = " ".join(render_result(result).split())
-    assert "Shows the environment lets TensorFlow find a driver" in screen
-    assert "Not shown that anything is computed" in screen
+    assert "Shows TensorFlow finds the driver's library" in screen
+    assert "Not shown that results are correct" in screen
     assert "simulated" in render_result(result, quiet=True)
     assert (
         '<testsuite name="tfdoctor verify /opt/bin/python (simulated: GeForce RTX 4090 ('
@@ -264,10 +264,10 @@ def run_command(*words: str, **variables: str) -> subprocess.CompletedProcess[st
         (("verify", "--simulate", "T4", "--devices", "CPU"), "cannot be combined"),
         (("verify", "--simulate", "T4", "--devices", "all"), "cannot be combined"),
         (("verify", "--simulate", "nothing"), "no NVIDIA GPU called"),
-        (("check", "--simulate", "T4"), "it goes with --deep"),
-        (("check", "--driver", "550"), "it goes with --deep"),
+        (("check", "--simulate", "T4"), "can only be combined with --deep"),
+        (("check", "--driver", "550"), "can only be combined with --deep"),
         (("check", "--deep", "--driver", "550"), "--driver belongs to --simulate"),
-        (("check", "--deep", "--simulate", "T4", "--fix"), "it goes with --deep"),
+        (("check", "--deep", "--simulate", "T4", "--fix"), "can only be combined with --deep"),
         (("build", "--simulate", "T4", "--no-verify"), "--no-verify"),
     ],
 )

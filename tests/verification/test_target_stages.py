@@ -127,7 +127,7 @@ SEVEN = "libcublas.so.12, libcublasLt.so.12, libcudart.so.12, libcudnn.so.9, lib
 @pytest.mark.parametrize(
     ("facts", "detail", "cause"),
     [
-        (with_cuda(init=100, count=0), "Device nodes of the card are missing", Cause.NO_DEVICE),
+        (with_cuda(init=100, count=0), "The driver shows no GPU", Cause.NO_DEVICE),
         (with_cuda(count=0, devices=()), "The driver shows no GPU", Cause.NO_DEVICE),
         (with_cuda(count=None, devices=()), "CUDA_SUCCESS", Cause.INCONCLUSIVE),
         (

@@ -303,6 +303,10 @@ def _find_suggestions(compat: Compat, request: Request, host: Host) -> tuple[Sug
     """Return up to four suggestions: the best options for a relaxed request or a changed machine."""
     suggestions: list[Suggestion] = []
     for text, changed_request, changed_host in _relax_request(compat, request, host):
+        if changed_request.method is not request.method and any(
+            suggestion.option.method is not request.method for suggestion in suggestions
+        ):
+            continue  # one with another method is enough
         options, _ = _find_options(compat, changed_request, changed_host)
         if options and not any(_is_same_option(options[0], suggestion.option) for suggestion in suggestions):
             suggestions.append(
