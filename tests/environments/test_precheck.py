@@ -33,7 +33,20 @@ PIP_CONFLICT = (
     "    The user requested numpy>=2",
     "    The user requested (constraint) numpy==1.26.4",
 )
+NETWORKX_CONFLICT = (
+    "Processing /wheels/networkx-3.6.1-py3-none-any.whl (from torch==2.5.1->-r wanted.txt (line 2))",
+    "Collecting certificate-tools (from neural-network==1)",
+    "ERROR: Cannot install tensorflow and torch because these package versions have conflicting dependencies.",
+    "The conflict is caused by:",
+    "    tensorflow[and-cuda] 2.18.0 depends on nvidia-cuda-nvrtc-cu12==12.5.82",
+    "    torch 2.5.1 depends on nvidia-cuda-nvrtc-cu12==12.4.127",
+)
 NOT_FOUND = ("ERROR: No matching distribution found for docopt",)
+PIP_RETRIES = (
+    "WARNING: Retrying (Retry(total=0, connect=None)) after connection broken by 'NewConnectionError('<pip._vendor>: "
+    "Failed to establish a new connection: [Errno 101] Network is unreachable')': /simple/docopt/",
+    *PIP_CONFLICT,
+)
 NETWORK_FAILURE = ("error: Failed to fetch: `https://index.example/simple/numpy/`", "  Caused by: dns error")
 
 
@@ -89,7 +102,11 @@ def test_compatible_requirements_have_no_conflict(
 
 @pytest.mark.parametrize(
     ("lines", "uv", "conflict"),
-    [(UV_CONFLICT, True, "numpy==1.26.4"), (PIP_CONFLICT, False, "numpy==1.26.4")],
+    [
+        (UV_CONFLICT, True, "numpy==1.26.4"),
+        (PIP_CONFLICT, False, "numpy==1.26.4"),
+        (NETWORKX_CONFLICT, False, "nvidia-cuda-nvrtc-cu12==12.4.127"),
+    ],
 )
 def test_conflict_is_quoted_from_the_installer(
     fake_installer: Callable[..., list[Sequence[str]]], lines: tuple[str, ...], uv: bool, conflict: str
@@ -107,6 +124,7 @@ def test_conflict_is_quoted_from_the_installer(
         (NOT_FOUND, False, True),
         (NETWORK_FAILURE, True, False),
         (NETWORK_FAILURE, True, True),
+        (PIP_RETRIES, False, True),
     ],
 )
 def test_failed_check_is_no_conflict(
