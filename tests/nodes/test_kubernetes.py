@@ -128,6 +128,8 @@ def emit_plan(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_manifest_requests_no_extra_privileges() -> None:
     result = emit_plan("--image", IMAGE, "--gpu-count", "2", "--python", "/opt/venv/bin/python")
+    # client-side apply copies each object into an annotation, which may have 262,144 bytes
+    assert "apply --server-side -f" in result.stdout
     assert result.returncode == 0, result.stderr
     *maps, daemon = yaml.safe_load_all(result.stdout)
     parts = [base64.b64decode(content) for item in maps for _, content in sorted(item["binaryData"].items())]

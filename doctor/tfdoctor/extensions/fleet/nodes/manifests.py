@@ -164,7 +164,7 @@ def list_collect_commands(run_name: str, namespace: str) -> Sequence[str]:
     """Return shell commands that apply the manifest, fetch the pods' logs, and delete everything again."""
     name_format = "-o jsonpath='{range .items[*]}{.metadata.name} {.spec.nodeName}{\"\\n\"}{end}'"
     return (
-        f"kubectl -n {namespace} apply -f FILE",
+        f"kubectl -n {namespace} apply --server-side -f FILE",
         f"kubectl -n {namespace} rollout status ds/{run_name} --timeout=5m",
         f"kubectl -n {namespace} get pods -l {RUN_LABEL}={run_name} {name_format} |",
         f'  while read -r pod node; do kubectl -n {namespace} logs "$pod" > "DIR/$node.json"; done',
