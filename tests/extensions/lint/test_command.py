@@ -18,7 +18,9 @@ import pytest
 import yaml
 
 from cli.planner import CommandResult, Tfdoctor, is_clean, validate
+from tfdoctor.cli import build_check
 from tfdoctor.diagnosis.explain import MEMORY_CODE
+from tfdoctor.environments.precheck import PrecheckResult
 
 ROOT = Path(__file__).resolve().parents[3]
 BAD = 'import os\nos.environ["CUDA_VISIBLE_DEVIES"] = "0"\n'
@@ -169,6 +171,8 @@ CONFLICT = "tensorflow==2.15.0\nnumpy==2.1\n"
         ("requirements.txt", CONFLICT, {("TFD306", 2), ("TFD519", 2)}),
         ("dev-requirements.in", "-r base.txt\n" + CONFLICT, {("TFD306", 3), ("TFD519", 3)}),
         ("constraints_gpu.txt", "tensorflow-gpu==2.12.0", {("TFD508", 1)}),
+        ("requirements2.txt", CONFLICT, {("TFD306", 2), ("TFD519", 2)}),
+        ("constraints3.txt", "tensorflow-gpu==2.12.0", {("TFD508", 1)}),
         ("requirements.txt", "# for the CPU\ntensorflow-cpu==2.15.0\nnumpy<2\n", set()),
         ("requirements.txt", "tensorflow\nkeras\n-r base.txt\n", set()),
         (
@@ -195,6 +199,29 @@ def test_named_requirements_are_checked_like_those_of_a_dockerfile(
     assert "`RUN " not in result.out
     (tmp_path / "a.py").write_text(GOOD)
     assert run(".", cwd=tmp_path).status == 0
+
+
+def test_folder_without_a_file_to_check_is_a_wrong_request(run: Lint, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "notes.md").write_text("x\n")
+    result = run("data", cwd=tmp_path)
+    assert (result.status, result.out) == (2, "")
+    assert "there is no file that lint checks in data." in result.err
+
+
+def test_question_that_the_index_did_not_answer_makes_the_result_incomplete(
+    run: Lint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reply = PrecheckResult(unknown_reason="the package index was not reached")
+    monkeypatch.setattr(build_check, "precheck_requirements", lambda *_, **__: reply)
+    (tmp_path / "Dockerfile").write_text(
+        "FROM python:3.11-slim\nRUN pip install 'tensorflow[and-cuda]==2.18.0' torch==2.5.1\n"
+    )
+    result = run("Dockerfile", cwd=tmp_path)
+    assert "Dockerfile: not checked completely: whether pip can install all of it together" in result.out
+    assert "the package index was not reached" in result.out
+    assert result.out.splitlines()[-1].startswith("Incomplete: 1 of 1 could not be checked completely.")
+    assert run("--json", "Dockerfile", cwd=tmp_path).json["unreadable"]
 
 
 def test_finding_in_a_requirements_file_is_not_on_a_line_of_the_dockerfile(run: Lint, tmp_path: Path) -> None:
@@ -226,7 +253,7 @@ def test_named_file_that_cannot_be_judged_is_not_without_problems(
     (tmp_path / name).write_text(text)
     result = run(name, cwd=tmp_path)
     assert (result.status, "No problems" in result.out) == (3, False)
-    assert re.search(rf"{re.escape(name)}: not judged(?: as a whole)?: {re.escape(reason)}\n", result.out)
+    assert re.search(rf"{re.escape(name)}: not checked(?: completely)?: {re.escape(reason)}\n", result.out)
     (tmp_path / "train.py.orig").write_text(BAD)
     assert run("train.py.orig", cwd=tmp_path).status == 1
 
@@ -371,7 +398,7 @@ def test_unreadable_files_are_listed(run: Lint, tmp_path: Path) -> None:
     validate(answer, "lint")
     assert result.status == 0
     assert [file["path"] for file in answer["unreadable"]] == ["a.py", "b.ipynb", "c.py"]
-    assert "3 could not be read completely" in run(".", cwd=tmp_path).out
+    assert "Incomplete: 3 of 3 could not be checked completely." in run(".", cwd=tmp_path).out
 
 
 @pytest.mark.parametrize("form", ["text", "json", "github", "sarif", "junit"])
@@ -402,7 +429,9 @@ def test_nothing_read_is_not_success(
     (tmp_path / "c.py").write_text("x = 1\n")
     result = run(".", "--format", form, cwd=tmp_path)
     assert result.status == 0
-    assert form != "text" or "No problems found in 1 file." in result.out
+    assert form != "text" or result.out.endswith(
+        "\nIncomplete: 2 of 3 could not be checked completely. No problems found in the rest.\n"
+    )
     assert form != "json" or json.loads(result.out)["files"] == 1
 
 

@@ -197,7 +197,7 @@ def test_link_out_of_the_folder_is_left_and_named(lint: Any, tmp_path: Path) -> 
     (tmp_path / "project" / "a.py").symlink_to("../mine.py")
     result = lint("--fix", "project")
     assert (result.status, result.out.startswith("---")) == (3, False)
-    assert "project/a.py: not judged: it is a link that leads out of the folder" in result.out
+    assert "project/a.py: not checked: it is a link that leads out of the folder" in result.out
     assert (tmp_path / "mine.py").read_bytes() == MISSPELT
     assert lint("--fix", "project/a.py").status == 0  # named by the user
     assert ((tmp_path / "mine.py").read_bytes(), (tmp_path / "project" / "a.py").is_symlink()) == (

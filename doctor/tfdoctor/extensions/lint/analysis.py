@@ -63,7 +63,7 @@ _ALIASES = (
 )
 """Names for TensorFlow: in `import tensorflow as NAME`, and in `NAME = tf.compat.v1`."""
 _REQUIREMENTS_NAME = re.compile(
-    r"(?:[\w.-]{1,100}[._-])?(?:requirements|constraints)(?:[._-][\w.-]{1,100})?\.(?:txt|in)", re.I
+    r"(?:[\w.-]{1,100}[._-])?(?:requirements|constraints)[\w.-]{0,100}\.(?:txt|in)", re.I
 )
 _DEPENDENCIES_KEY = re.compile(r"^dependencies:", re.M)
 _FROM_IMPORT = re.compile(

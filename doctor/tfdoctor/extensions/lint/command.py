@@ -121,6 +121,9 @@ def lint(
     check_output(output, force=force, input_paths=[path for path in paths if not os.path.isdir(path)])  # noqa: PTH112
     files = [Path(path) for path in paths]
     result, editable_files, refusals = _lint_files(files, release, gpu_count)
+    if not result.file_count and not result.unreadable_files:
+        msg = f"there is no file that lint checks in {clean_line(', '.join(paths))}."
+        raise UsageError(msg)
     if diff or fix:
         (OUT if output_format is LintFormat.text else ERR).write(
             clean(_format_changes(editable_files), limit=4_000_000)

@@ -6,10 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.cli.build_check import PROGRAMS_WITHOUT_GPU, WITHOUT_TENSORFLOW, check_container_file
-from tfdoctor.core.findings import Severity
+from tfdoctor.core.findings import Cause, Severity
 from tfdoctor.core.text import clean_line
 from tfdoctor.extensions.lint.models import LintProblem
 from tfdoctor.extensions.lint.rule_names import NAME_BY_CODE
+from tfdoctor.images.checks import requirements_conflict
 from tfdoctor.images.read.compose import StartFileError, is_compose_file, is_pod_file
 
 if TYPE_CHECKING:
@@ -67,7 +68,13 @@ def lint_container_file(
         and start.program not in PROGRAMS_WITHOUT_GPU
         and reason != WITHOUT_TENSORFLOW
     ]
-    return problems, "; ".join(reasons) or None
+    reasons += [
+        finding.explanation[:1].lower() + finding.explanation[1:]
+        for _, report, _ in results
+        for finding in (report.findings if report is not None else ())
+        if finding.code == requirements_conflict.RULE.code and finding.cause is Cause.INCONCLUSIVE
+    ]
+    return problems, "; ".join(dict.fromkeys(reasons)) or None
 
 
 def make_problem(

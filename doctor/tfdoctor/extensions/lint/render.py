@@ -52,7 +52,7 @@ def render_lint(result: LintResult, *, width: int = 80, colour: bool = False) ->
             lines.append(f"  {' ' * len(line_number)} | {' ' * caret_offset}^")
         lines.append("")
     lines += [
-        f"{clean_line(unreadable.path)}: not judged{' as a whole' if unreadable.is_read else ''}: "
+        f"{clean_line(unreadable.path)}: not checked{' completely' if unreadable.is_read else ''}: "
         f"{clean_line(unreadable.reason)}"
         for unreadable in result.unreadable_files
     ]
@@ -81,8 +81,15 @@ def _fit_line(problem: LintProblem, width: int) -> tuple[str, int]:
 def _summarize(result: LintResult) -> str:
     """Return a sentence with the numbers of files, problems and possible fixes."""
     files_text = f"{result.file_count:,} file{'s' if result.file_count != 1 else ''}"
+    unreadable_count = len(result.unreadable_files)
     if result.has_read_nothing:
         text = "No file was checked."
+    elif not result.problems and unreadable_count:
+        unread_count = sum(not unreadable.is_read for unreadable in result.unreadable_files)
+        return (
+            f"Incomplete: {unreadable_count:,} of {result.file_count + unread_count:,} could not be checked completely. "
+            "No problems found in the rest."
+        )
     elif not result.problems:
         text = f"No problems found in {files_text}."
     else:
@@ -94,14 +101,7 @@ def _summarize(result: LintResult) -> str:
                 f" --fix corrects {safe_fix_count:,} of them." if problem_count > 1 else " --fix corrects it."
             )
         text += f" What one means: `tfdoctor explain {result.problems[0].code}`"
-    if result.unreadable_files:
-        unreadable_count = len(result.unreadable_files)
-        text += (
-            f" {unreadable_count:,} could not be read completely."
-            if result.problems == ()
-            else f" ({unreadable_count:,} not read completely)"
-        )
-    return text
+    return f"Incomplete ({unreadable_count:,} not checked completely): {text}" if unreadable_count else text
 
 
 def make_lint_json(result: LintResult) -> dict[str, Any]:

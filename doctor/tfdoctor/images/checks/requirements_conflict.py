@@ -8,7 +8,8 @@ are none, pip stops with `ResolutionImpossible`, often after long downloads, and
 How it is seen
 --------------
 The requirements of the TensorFlow release are in tfdoctor's tables. For other packages, uv or pip requests the metadata
-from the package index. If there is no network, a finding says that this could not be checked.
+from the package index. If that is not possible, as without a network,
+`tfdoctor build --check` has a finding that says so, and `tfdoctor lint` a line that calls the file incompletely checked.
 
 What to do
 ----------
@@ -176,13 +177,13 @@ def _query_index(context: CheckContext, call: PipInstall) -> list[Finding]:
         others = [requirement for requirement in requirements if not _is_tensorflow(context, requirement)]
         return [_make_finding(context, (others or requirements)[-1], reply.conflict_reason)]
     if reply.unknown_reason:
-        reason = f"Whether pip can install all of it together could not be asked: {reply.unknown_reason}"
+        reason = f"Whether pip can install all of it together could not be checked: {reply.unknown_reason}"
         return [
             RULE.make_finding(
                 Cause.INCONCLUSIVE,
                 Severity.INFO,
                 reason,
-                title="Whether the requirements go together could not be asked",
+                title="Whether the requirements can be installed together could not be checked",
                 evidence=[context.cite(requirement.source_line) for requirement in requirements[:4]],
             )
         ]
