@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.core import versions
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMPAT = Compat.load()
 IMAGES = COMPAT.images
@@ -165,6 +162,25 @@ def test_newer_system_has_a_newer_glibc() -> None:
         for system in COMPAT.pythons.systems
     ]
     assert keys == sorted(keys)
+
+
+def test_every_official_image_that_is_suggested_finds_its_libraries() -> None:
+    """No text of the code or of compat/remedies.toml names an image in which TensorFlow runs on the CPU."""
+    import tfdoctor
+
+    paths = [data_dir("compat") / "remedies.toml", *Path(tfdoctor.__file__).parent.rglob("*.py")]
+    tags = {
+        tag
+        for path in paths
+        for tag in re.findall(r"tensorflow/tensorflow:([\w.-]+)", path.read_text(encoding="utf-8"))
+    }
+    assert tags
+    working = set()
+    for release in COMPAT.gpu_releases:
+        image = IMAGES.find_official(release.version)
+        if image is not None and image.recipe.has_working_libraries:
+            working |= {name.partition(":")[2] for name in image.names}
+    assert tags <= working
 
 
 # --- reading the tables ---

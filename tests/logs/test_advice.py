@@ -71,6 +71,17 @@ def test_suggested_commands_are_feasible_in_every_era(minor: str) -> None:
         assert any(arguments[1] == "build" for arguments in plans)
 
 
+@pytest.mark.parametrize(
+    ("version", "image"),
+    [("2.12.0", "2.12.0-gpu"), ("1.14.0", "1.14.0-gpu-py3"), ("2.19.0", "2.17.0-gpu"), ("", "2.17.0-gpu")],
+)
+def test_apptainer_runs_an_official_image_that_finds_its_libraries(version: str, image: str) -> None:
+    line = "ImportError: /lib64/libm.so.6: version `GLIBC_2.27' not found (required by /env/_pywrap_tensorflow_internal.so)"
+    report = make_report(f"TensorFlow version: {version}\n{line}" if version else line)
+    commands = [command for command in list_commands(report) if command.startswith("apptainer ")]
+    assert commands == [f"apptainer exec --nv docker://tensorflow/tensorflow:{image} python3 train.py"]
+
+
 def test_explanation_names_both_cudnn_versions() -> None:
     report = make_report("Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.\n")
     assert report.root_finding is not None

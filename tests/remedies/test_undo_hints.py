@@ -65,6 +65,10 @@ def test_advice_for_a_user_without_root(text: str, command: str, ending: str) ->
         ("docker run --rm --gpus all IMAGE nvidia-smi", "No root needed where you may use Docker. "),
         ("tfdoctor build --tf 2.15", "No root needed where you may use Docker. "),
         ("srun --gres=gpu:1 python3 train.py", "No root needed. It changes nothing on this machine."),
+        (
+            "apptainer exec --nv docker://tensorflow/tensorflow:2.17.0-gpu python3 train.py",
+            "No root needed. It changes nothing on this machine.",
+        ),
         ("sudo reboot", "A restart changes no setting"),
         ("a-program-of-tomorrow --now", ""),
     ],

@@ -340,7 +340,24 @@ def _make_remedies(context: LogContext, kind: CommonRemedy) -> Sequence[Remedy]:
         return (Remedy(text, (f"tfdoctor recommend --method container{_make_driver_option(context)}",)),)
     if kind is CommonRemedy.STUB:
         return (_make_stub_remedy(context),)
+    if kind is CommonRemedy.APPTAINER:
+        return _make_apptainer_remedy(context)
     return (_FIXED_REMEDIES[kind],)
+
+
+def _make_apptainer_remedy(context: LogContext) -> tuple[Remedy, ...]:
+    """Return the remedy that runs the program in an official image whose TensorFlow finds its libraries.
+
+    It is the image of the release that wrote the log, or else the newest one.
+    """
+    release = _find_release(context)
+    candidates = (*context.compat.gpu_releases, *([release] if release is not None else []))
+    for candidate in reversed(candidates):
+        image = context.compat.images.find_official(candidate.version)
+        if image is not None and image.recipe.has_working_libraries:
+            text = f"With Apptainer, a user without root can run an image of TensorFlow {candidate.version}."
+            return (Remedy(text, (f"apptainer exec --nv docker://{image.names[0]} python3 train.py",)),)
+    return ()
 
 
 def _list_search_path(context: LogContext) -> list[str]:

@@ -20,7 +20,7 @@ _UNDO_HINTS: tuple[tuple[str, str], ...] = (
     (r"tfdoctor build\b", "Undo: remove the image (`docker rmi`)."),
     (r"wsl(?:\.exe)? --install", "Undo: `wsl --unregister` with the name of the new Linux."),
     (r"tfdoctor install|python\S* -m venv|\S+/python\S* -m venv|conda create", _REMOVE_FOLDER),
-    (r"docker run|srun|salloc", "It changes nothing on this machine."),
+    (r"docker run|srun|salloc|apptainer exec", "It changes nothing on this machine."),
     (r"docker restart", "What runs in the container ends; its files stay."),
     (r"nvidia-smi .*(?:-r\b|--gpu-reset)", "This cannot be undone: what the card's memory holds is lost."),
     (r"nvidia-uninstall", "Undo: run NVIDIA's installer again."),

@@ -345,13 +345,10 @@ class Cause(str, enum.Enum):
         allows_registration=False,
         log_remedies=(
             Remedy(
-                "A container image brings a newer C library, and needs no root with Apptainer. Do not replace that of the "
-                "system: no program would start then.",
-                (
-                    "tfdoctor build",
-                    "apptainer exec --nv docker://tensorflow/tensorflow:latest-gpu python3 train.py",
-                ),
+                "A container image brings a newer C library. Do not replace that of the system: no program would start then.",
+                ("tfdoctor build",),
             ),
+            CommonRemedy.APPTAINER,
             CommonRemedy.RELEASE,
             CommonRemedy.CHECK,
         ),

@@ -48,6 +48,7 @@ class CommonRemedy(enum.Enum):
     HOST_DRIVER = "which image the host's driver runs"
     RUN = "run the program so that it says more"
     STUB = "search no folder of stubs"
+    APPTAINER = "run in an official image, without root"
 
 
 @dataclass(frozen=True, slots=True)

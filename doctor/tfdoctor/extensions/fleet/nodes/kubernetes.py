@@ -56,7 +56,7 @@ def validate_image(namespace: str, image: str | None) -> str:
     if image is None or IMAGE_PATTERN.fullmatch(image) is None:
         raise UsageError(
             "--kubernetes needs --image: one with Python 3.10 or later; its Python is what is examined.",
-            hint="--image tensorflow/tensorflow:2.20.0-gpu",
+            hint="--image tensorflow/tensorflow:2.17.0-gpu",
         )
     return image
 
