@@ -240,6 +240,7 @@ def _evaluate_start(
         and start.image is not None
         and start.name
         and report.tensorflow.state == "none"
+        and not start.has_gpu_image
     ):
         return None, WITHOUT_TENSORFLOW
     return _cite_start_file(report, start, line_count), ""

@@ -61,7 +61,10 @@ def check_dockerfile(
     file = parse_dockerfile(text)
     if not file.stages:
         return None
-    context = CheckContext(parse_image(file, compat, read), compat, name, start, query_index)
+    image = parse_image(file, compat, read)
+    if start is not None:
+        image.platform = image.platform or start.platform
+    context = CheckContext(image, compat, name, start, query_index)
     base_findings = [
         finding for rule in DOCKERFILE_RULES if rule.is_about_base for finding in rule.check(context)
     ]

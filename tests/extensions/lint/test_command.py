@@ -302,6 +302,8 @@ spec:
         ),
         ("{limits: {nvidia.com/gpu: 1}}", "registry.local/fit:3", "-1", {("TFD515", "warning")}),
         ("{limits: {nvidia.com/gpu: 1}}", "tensorflow/tensorflow:2.18.0-gpu", "0", {("TFD503", "error")}),
+        ("{limits: {cpu: 1}}", "tensorflow/tensorflow:2.17.0-gpu", "0", {("TFD515", "error")}),
+        ("{limits: {cpu: 1}}", "tensorflow/tensorflow:2.17.0-gpu", "-1", set()),
     ],
 )
 def test_pod_that_asks_for_a_gpu(
@@ -316,6 +318,73 @@ def test_pod_that_asks_for_a_gpu(
     assert {(item["line"], item["service"]) for item in result.json["findings"]} <= {(line, "train")}
     assert result.json["unreadable"] == []
     assert "The service" not in result.out
+
+
+@pytest.mark.parametrize(
+    ("image", "settings", "is_found"),
+    [
+        ("tensorflow/tensorflow:2.17.0-gpu", "", True),
+        ("docker.io/tensorflow/tensorflow:latest-gpu-jupyter", "resources: {limits: {cpu: 1}}", True),
+        ("nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "", True),
+        ("localhost/tfdoctor/tensorflow:2.17.0-cuda12.3-py3.11", "", True),
+        ("tensorflow/tensorflow:2.17.0", "", False),
+        ("my-tensorflow/tensorflow:2.17.0-gpu", "", False),
+        ("tensorflow/tensorflow:2.17.0-gpu", "resources: {limits: {aliyun.com/gpu-mem: 4}}", False),
+        ("tensorflow/tensorflow:2.17.0-gpu", "resources: {claims: [{name: gpu}]}", False),
+        ("tensorflow/tensorflow:2.17.0-gpu", "securityContext: {privileged: true}", False),
+        ("tensorflow/tensorflow:2.17.0-gpu", "command: [tensorboard, --logdir=/logs]", False),
+        ("tensorflow/tensorflow:2.17.0-gpu", "args: [tensorboard, --logdir=/logs]", False),
+    ],
+)
+def test_pod_with_an_image_for_gpus_asks_for_one(
+    run: Lint, tmp_path: Path, image: str, settings: str, is_found: bool
+) -> None:
+    text = (
+        "apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:\n    spec:\n      containers:\n"
+        f"      - name: train\n        image: {image}\n        {settings}\n"
+    )
+    (tmp_path / "deploy.yaml").write_text(text)
+    findings = run("--json", "deploy.yaml", cwd=tmp_path).json["findings"]
+    found = [(item["line"], item["message"]) for item in findings if item["code"] == "TFD515"]
+    message = "The container train is given no GPU. Add to the container: `resources: {limits: {nvidia.com/gpu: 1}}`."
+    assert found == ([(7, message)] if is_found else [])
+    (tmp_path / "deploy.yaml").write_text(
+        text.replace("      containers:", "      runtimeClassName: x\n      containers:")
+    )
+    assert "TFD515" not in run("deploy.yaml", cwd=tmp_path).out
+
+
+def test_advice_about_a_compose_file_names_what_to_add_and_what_to_build(run: Lint, tmp_path: Path) -> None:
+    services = "services:\n  a:\n    image: tensorflow/tensorflow:2.18.0-gpu\n"
+    (tmp_path / "compose.yaml").write_text(services)
+    (tmp_path / "devcontainer.json").write_text('{"image": "tensorflow/tensorflow:2.17.0-gpu"}')
+    out = run("compose.yaml", "devcontainer.json", cwd=tmp_path).out
+    assert "The service a is given no GPU. Add to the service: `deploy: {resources: " in out
+    assert (
+        'The dev container is given no GPU. Add to devcontainer.json: `"runArgs": ["--gpus", "all"]`.' in out
+    )
+    assert (
+        "Build an image of TensorFlow 2.18.0 that has the libraries it opens: CUDA 12.5 and cuDNN 9." in out
+    )
+
+
+@pytest.mark.parametrize("platform", ["linux/arm64", "linux/arm64/v8", "linux/aarch64", "linux/amd64", ""])
+def test_official_gpu_image_is_not_for_arm64(run: Lint, tmp_path: Path, platform: str) -> None:
+    image = "tensorflow/tensorflow:2.17.0-gpu"
+    is_arm = "amd" not in platform and bool(platform)
+    option = f"--platform={platform} " if platform else ""
+    (tmp_path / "Dockerfile.official").write_text(f"FROM {option}{image}\n")
+    (tmp_path / "Dockerfile").write_text(
+        "FROM python:3.11-slim\nRUN pip install 'tensorflow[and-cuda]==2.17.1'\n"
+    )
+    setting = f"    platform: {platform}\n" if platform else ""
+    (tmp_path / "compose.yaml").write_text(
+        f"services:\n  a:\n    image: {image}\n    gpus: all\n{setting}  b:\n    build: .\n    gpus: all\n{setting}"
+    )
+    for name, services in (("Dockerfile.official", [None]), ("compose.yaml", ["a", "b"])):
+        findings = run("--json", name, cwd=tmp_path).json["findings"]
+        found = [item["service"] for item in findings if item["code"] == "TFD507"]
+        assert found == (services if is_arm else [])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tfdoctor.core.text import clean_line
 from tfdoctor.extensions.lint.models import LintProblem
 from tfdoctor.extensions.lint.rule_names import NAME_BY_CODE
 from tfdoctor.images.checks import requirements_conflict
-from tfdoctor.images.read.compose import StartFileError, is_compose_file, is_pod_file
+from tfdoctor.images.read.compose import StartFileError, is_compose_file, is_pod_file, names_gpu_image
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def describes_container(kind: str, path: Path, text: str) -> bool:
         return (
             is_compose_file(path.name, "")
             or re.search(r"^services:", text, re.MULTILINE) is not None
-            or ("nvidia.com/" in text and is_pod_file(path.name, text))
+            or (("nvidia.com/" in text or names_gpu_image(text)) and is_pod_file(path.name, text))
         )
     return kind in ("dockerfile", "devcontainer")
 

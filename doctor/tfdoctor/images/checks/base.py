@@ -58,9 +58,14 @@ class CheckContext:
     """The function that queries the package index. None if the index must not be queried."""
 
     @property
+    def is_arm(self) -> bool:
+        """Whether the image is for arm64, by `--platform` of FROM or the file that starts the container."""
+        return "arm64" in self.image.platform or "aarch64" in self.image.platform
+
+    @property
     def is_arm_wheel(self) -> bool:
         """Whether TensorFlow is a wheel of the package index for arm64, which has no GPU code (arm64.toml)."""
-        return self.tensorflow.installed is not None and "arm64" in self.image.platform
+        return self.tensorflow.installed is not None and self.is_arm
 
     @cached_property
     def tensorflow(self) -> ImageTensorFlow:

@@ -14,7 +14,7 @@ How it is seen
 tfdoctor reads the ENV instructions of the last stage and of the stages that it builds on. In a compose file it reads
 `environment`, `deploy.resources.reservations.devices`, `gpus`, `runtime` and `devices` of the service. In
 devcontainer.json it reads `containerEnv`, `runArgs` and `hostRequirements`. In a pod it reads `env` and `resources` of the
-containers that ask for `nvidia.com/gpu`.
+containers that ask for `nvidia.com/gpu`, or whose image is of TensorFlow for GPUs.
 
 What to do
 ----------
@@ -24,11 +24,11 @@ Set NVIDIA_VISIBLE_DEVICES=all and NVIDIA_DRIVER_CAPABILITIES=compute,utility, a
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.core.findings import Cause, Remedy, Severity
 from tfdoctor.images.checks.base import DockerfileRule
+from tfdoctor.images.read.compose import hides_all_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     if (
         visible_devices is not None
         and visible_devices.value is not None
-        and _hides_all_gpus(visible_devices.value)
+        and hides_all_gpus(visible_devices.value)
     ):
         findings.append(
             _make_finding(
@@ -83,17 +83,9 @@ def check(context: CheckContext) -> Sequence[Finding]:
         remedy = f"ENV {_ENOUGH_CAPABILITIES}"
         findings.append(_make_finding(context, capabilities, cause, Severity.ERROR, reason, remedy))
     start = context.container_start
-    if start is not None and (context.tensorflow.state != "none" or start.is_in_pod):
+    if start is not None and (context.tensorflow.state != "none" or start.is_in_pod or start.has_gpu_image):
         findings += _find_start_problems(context, start)
     return findings
-
-
-def _hides_all_gpus(value: str) -> bool:
-    """Return whether a value of CUDA_VISIBLE_DEVICES hides every GPU.
-
-    CUDA stops at the first entry that is neither an index nor a UUID, such as `-1`, `all` or a scheduler's `NoDevFiles`.
-    """
-    return re.match(r"\d|GPU-|MIG-", value.strip()) is None
 
 
 def _find_start_problems(context: CheckContext, start: ContainerStart) -> list[Finding]:
@@ -101,6 +93,7 @@ def _find_start_problems(context: CheckContext, start: ContainerStart) -> list[F
     noun = "container" if start.is_in_pod else "service"
     container_name = f"The {noun} {start.name}" if start.name else "The dev container"
     findings = []
+    place = f"the {noun}" if start.name else "devcontainer.json"
     if start.has_gpu is False:
         findings.append(
             RULE.make_finding(
@@ -110,11 +103,13 @@ def _find_start_problems(context: CheckContext, start: ContainerStart) -> list[F
                 f"{start.gpu_problem or f'nothing in {start.file} asks for one'}.",
                 title=f"{container_name} is given no GPU",
                 evidence=[context.make_evidence(start.line, start.name or "devcontainer.json", start.file)],
-                remedies=[Remedy(start.gpu_setting)],
+                remedies=[
+                    Remedy(f"{'Write in' if start.gpu_problem else 'Add to'} {place}: `{start.gpu_setting}`.")
+                ],
             )
         )
     visible_devices = start.environment.get("CUDA_VISIBLE_DEVICES")
-    if visible_devices is not None and _hides_all_gpus(visible_devices):
+    if visible_devices is not None and hides_all_gpus(visible_devices):
         findings.append(
             RULE.make_finding(
                 Cause.HIDDEN_BY_ENV,

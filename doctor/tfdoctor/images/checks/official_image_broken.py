@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor.core import versions
 from tfdoctor.core.findings import Cause, Remedy, Severity
 from tfdoctor.images.checks.base import DockerfileRule
 
@@ -64,11 +65,22 @@ def check(context: CheckContext) -> Sequence[Finding]:
             title=f"{base.image_name} does not find its own CUDA libraries",
             evidence=[context.base_evidence],
             remedies=[
-                context.make_build_remedy("Build this release on a base that fits."),
+                context.make_build_remedy(_describe_build(context)),
                 *([Remedy(problem.remedy)] if problem is not None else []),
             ],
         )
     ]
+
+
+def _describe_build(context: CheckContext) -> str:
+    """Return the sentence about the image that `tfdoctor build` makes for the release."""
+    release = context.tensorflow.release
+    if release is None or release.cuda is None or release.cudnn is None:
+        return "Build an image of this release that has the libraries it opens."
+    return (
+        f"Build an image of TensorFlow {release.version} that has the libraries it opens: CUDA "
+        f"{versions.major_minor(release.cuda)} and cuDNN {versions.major(release.cudnn)}."
+    )
 
 
 RULE = DockerfileRule(

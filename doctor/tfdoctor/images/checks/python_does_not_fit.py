@@ -4,7 +4,7 @@ What it means
 -------------
 TensorFlow has no source package. Each release has wheels for a few Python versions, and for all others pip reports `No
 matching distribution found`. The base image determines the version: python:3.12 has 3.12, Ubuntu 22.04 has 3.10. There
-are no wheels for Alpine, and those for arm64 have no GPU code.
+are no wheels for Alpine, and those for arm64 have no GPU code. The images tensorflow/tensorflow for GPUs exist for x86-64 only.
 
 How it is seen
 --------------
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
-    """Return a finding if the image is Alpine, or if the release has no wheel for its Python."""
+    """Return a finding if the image is Alpine or for arm64, or if the release has no wheel for its Python."""
     tensorflow, release = context.tensorflow, context.tensorflow.release
     if context.image.base.has_musl and tensorflow.installed is not None:
         return [
@@ -48,18 +48,26 @@ def check(context: CheckContext) -> Sequence[Finding]:
                 ],
             )
         ]
-    if context.is_arm_wheel:
+    base = context.image.base
+    is_arm_image = context.is_arm and base.kind == "official" and base.is_for_gpu is True
+    if context.is_arm_wheel or is_arm_image:
         return [
             RULE.make_finding(
                 Cause.CPU_ONLY_BUILD,
                 Severity.ERROR,
-                context.compat.arm64.index.note,
-                title="The wheels for arm64 have no GPU code",
-                evidence=[context.tensorflow_evidence, context.base_evidence],
+                f"TensorFlow's images for GPUs are for linux/amd64 only: there is no {base.image_name} for arm64."
+                if is_arm_image
+                else context.compat.arm64.index.note,
+                title=f"{base.image_name} is not for arm64"
+                if is_arm_image
+                else "The wheels for arm64 have no GPU code",
+                evidence=[context.base_evidence]
+                if is_arm_image
+                else [context.tensorflow_evidence, context.base_evidence],
                 remedies=[
                     Remedy(
-                        "For a machine with an x86-64 processor: --platform=linux/amd64. For NVIDIA's arm64 machines: NVIDIA's "
-                        "own image.",
+                        "For a machine with an x86-64 processor, use the platform linux/amd64. For NVIDIA's arm64 machines, "
+                        "use NVIDIA's own image.",
                         ("tfdoctor recommend --gpu GH200",),
                     )
                 ],

@@ -23,9 +23,11 @@ __all__ = [
     "ContainerStart",
     "StartFileError",
     "find_node",
+    "hides_all_gpus",
     "is_compose_file",
     "is_devcontainer_file",
     "is_pod_file",
+    "names_gpu_image",
     "parse_devcontainer",
     "parse_pods",
     "parse_services",
@@ -46,6 +48,10 @@ _VARIABLE_REFERENCE = re.compile(
 )
 """$$ for a dollar sign, ${NAME}, ${NAME:-DEFAULT}, ${NAME-DEFAULT} or $NAME."""
 _GPU_RESOURCE = re.compile(r"nvidia\.com/(?:gpu(?:\.shared)?|mig-[\w.]{1,40})")
+_GPU_IMAGE = re.compile(
+    r"(?<![\w.-])(?:tensorflow/tensorflow:[\w.-]{0,60}gpu|nvidia/tensorflow:|tfdoctor/tensorflow:)"
+)
+"""An image of TensorFlow for GPUs: an official one, NVIDIA's, or one that `tfdoctor build` named."""
 _FRACTION = re.compile(r"\d*\.\d*[1-9]\d*|\d*[1-9]\d{0,2}m")
 """A number of devices that is not whole, in the syntax of Kubernetes."""
 _GPU_OPTION = re.compile(r"--gpus(?:=|$)|--device=nvidia\.com/gpu|nvidia\.com/gpu=|--runtime=nvidia$")
@@ -78,6 +84,8 @@ class ContainerStart:
     """The folder of the build context, relative to the folder of the file."""
     target_stage: str | None = None
     """The stage to build. None for the last one."""
+    platform: str = ""
+    """The platform that the file asks for, such as `linux/arm64`; empty if it asks for none."""
     build_arguments: Mapping[str, str] = field(default_factory=dict)
     """Build arguments."""
     has_gpu: bool | None = None
@@ -97,7 +105,17 @@ class ContainerStart:
     gpu_setting: str = ""
     """The setting that gives the container a GPU, in the syntax of the file."""
     is_in_pod: bool = False
-    """Whether it is a container of a Kubernetes pod that asks for a GPU."""
+    """Whether it is a container of a Kubernetes pod."""
+
+    @property
+    def has_gpu_image(self) -> bool:
+        """Whether the name of the image shows that it is of TensorFlow for GPUs."""
+        return names_gpu_image(self.image or "")
+
+
+def names_gpu_image(text: str) -> bool:
+    """Return whether a text has the name of an image of TensorFlow for GPUs."""
+    return _GPU_IMAGE.search(text) is not None
 
 
 def is_compose_file(name: str, text: str) -> bool:
@@ -122,6 +140,14 @@ def is_pod_file(name: str, text: str) -> bool:
     return _PREAMBLE.sub("", text, count=1).startswith("apiVersion:") or (
         is_yaml and re.search(r"^apiVersion:", text, re.MULTILINE) is not None
     )
+
+
+def hides_all_gpus(value: str) -> bool:
+    """Return whether a value of CUDA_VISIBLE_DEVICES hides every GPU.
+
+    CUDA stops at the first entry that is neither an index nor a UUID, such as `-1`, `all` or a scheduler's `NoDevFiles`.
+    """
+    return re.match(r"\d|GPU-|MIG-", value.strip()) is None
 
 
 # ---------------------------------------------------------------- compose
@@ -244,6 +270,7 @@ def _parse_service(name: str, node: Node, file: str) -> ContainerStart:
         dockerfile_text=dockerfile_text,
         build_context=context,
         target_stage=_parse_text(find_node(build, "target")),
+        platform=_parse_text(find_node(node, "platform")) or "",
         build_arguments=_parse_environment(find_node(build, "args")),
         has_gpu=_has_gpu(node),
         environment=_parse_environment(find_node(node, "environment")),
@@ -270,8 +297,8 @@ def _explain_gpu_request(node: Node) -> str:
 
 
 def _find_program(node: Node) -> str:
-    """Return the name of the program in a service's entrypoint or command; "" if it is not known."""
-    for key in ("entrypoint", "command"):
+    """Return the name of the program that a service or a container runs; "" if it is not known."""
+    for key in ("entrypoint", "command", "args"):
         words = " ".join(_parse_texts(find_node(node, key))).split()
         if words:
             return words[0].rpartition("/")[2]
@@ -304,7 +331,7 @@ def _has_gpu(node: Node) -> bool | None:
 
 
 def parse_pods(text: str, file: str) -> list[ContainerStart]:
-    """Return the containers that ask for a GPU in the pods of Kubernetes objects, in order.
+    """Return the containers that ask for a GPU, or have an image of TensorFlow for GPUs, in the pods of Kubernetes objects.
 
     Raise StartFileError if the file is not YAML, or if there are none.
     """
@@ -326,17 +353,20 @@ def parse_pods(text: str, file: str) -> list[ContainerStart]:
             stack += node.value[::-1]
         for name, value in list(_iter_entries(node))[::-1]:
             if name == "containers" and isinstance(value, yaml.SequenceNode):
-                starts += [start for item in value.value if (start := _parse_container(item, file))]
+                starts += [start for item in value.value if (start := _parse_container(item, node, file))]
             else:
                 stack.append(value)
     if not starts:
-        message = "no container in it asks for nvidia.com/gpu"
+        message = "no container in it asks for nvidia.com/gpu or has an image of TensorFlow for GPUs"
         raise StartFileError(message)
     return starts
 
 
-def _parse_container(node: Node, file: str) -> ContainerStart | None:
-    """Return how a container of a pod is started, or None if it asks for no GPU."""
+def _parse_container(node: Node, pod: Node, file: str) -> ContainerStart | None:
+    """Return how a container of a pod is started.
+
+    Return None if it asks for no GPU, unless its image is of TensorFlow for GPUs and nothing else decides about them.
+    """
     import yaml
 
     limits, requests = (
@@ -347,8 +377,6 @@ def _parse_container(node: Node, file: str) -> ContainerStart | None:
         }
         for key in ("limits", "requests")
     )
-    if not limits and not requests:
-        return None
     problem = ""
     for name, value in limits.items():
         if _FRACTION.fullmatch(value or ""):
@@ -363,17 +391,43 @@ def _parse_container(node: Node, file: str) -> ContainerStart | None:
         (_parse_text(find_node(item, "name")), _parse_text(find_node(item, "value")))
         for item in (variables.value[:1000] if isinstance(variables, yaml.SequenceNode) else ())
     ]
+    environment = {name: value for name, value in pairs if name is not None and value is not None}
+    image = _parse_text(find_node(node, "image"))
+    if not limits and not requests:
+        visible_devices = environment.get("CUDA_VISIBLE_DEVICES")
+        hides_gpus = visible_devices is not None and hides_all_gpus(visible_devices)
+        if not names_gpu_image(image or "") or hides_gpus or _has_other_gpu_setting(node, pod):
+            return None
     return ContainerStart(
         name=_parse_text(find_node(node, "name")) or "?",
         file=file,
         line=node.start_mark.line + 1,
-        image=_parse_text(find_node(node, "image")),
-        has_gpu=not problem,
-        environment={name: value for name, value in pairs if name is not None and value is not None},
+        image=image,
+        has_gpu=bool(limits or requests) and not problem,
+        environment=environment,
         variable_lines=_find_variable_lines(variables),
         gpu_problem=problem,
+        program=_find_program(node),
         gpu_setting="resources: {limits: {nvidia.com/gpu: 1}}",
         is_in_pod=True,
+    )
+
+
+def _has_other_gpu_setting(container: Node, pod: Node) -> bool:
+    """Return whether a container may get GPUs without `nvidia.com/gpu`, or asks for 0 of them.
+
+    It can get them by a runtime class, a resource claim, the resource of another device plugin, or as a privileged container.
+    """
+    resources = [
+        name
+        for key in ("limits", "requests")
+        for name, _ in _iter_entries(find_node(container, "resources", key))
+    ]
+    return (
+        any("gpu" in name or name.startswith("nvidia.com/") for name in resources)
+        or find_node(container, "resources", "claims") is not None
+        or find_node(pod, "runtimeClassName") is not None
+        or _parse_text(find_node(container, "securityContext", "privileged")) == "true"
     )
 
 
