@@ -265,6 +265,35 @@ def test_index_is_asked_about_complete_commands(line: str, asked: list[Any]) -> 
     ] * len(asked)
 
 
+@pytest.mark.parametrize(
+    ("python", "requirement", "replacement"),
+    [
+        ("3.13", "tensorflow", "'tensorflow[and-cuda]==2.20.0'"),
+        ("3.12", "tensorflow==2.21.0", "'tensorflow[and-cuda]==2.20.0'"),
+        ("3.12", "tensorflow==2.16.1", "'tensorflow[and-cuda]==2.16.2'"),
+        ("3.11", "tensorflow==2.17.0", "'tensorflow[and-cuda]==2.17.0'"),
+        ("3.11", "tensorflow==2.13.0", ""),
+        ("3.9", "tensorflow==2.10.0", ""),
+    ],
+)
+def test_image_of_python_is_kept_if_a_release_finds_its_wheels(
+    python: str, requirement: str, replacement: str
+) -> None:
+    base = f"FROM python:{python}-slim"
+    findings = list_findings(base, f"RUN pip install {requirement}")
+    (remedies,) = [finding.remedies for finding in findings if finding.code == "TFD201"]
+    if replacement:
+        assert remedies[0].commands == (f"RUN pip install {replacement}",)
+        assert not [
+            finding for finding in list_findings(base, *remedies[0].commands) if finding.severity > INFO
+        ]
+    else:
+        assert remedies[0].commands[0].startswith("tfdoctor build ")
+    # nvidia/cuda has no Python
+    assert remedies[-1].commands[0].startswith("FROM nvidia/cuda:")
+    assert "It has no Python" in remedies[-1].text
+
+
 def test_conflict_names_both_requirements() -> None:
     reply = SimpleNamespace(conflict_reason="they conflict", unknown_reason="")
     line = "RUN pip install 'six>1' tensorflow==2.15.1"

@@ -19,6 +19,8 @@ from tfdoctor.planning.hypothetical_facts import EnvironmentSketch, make_facts_f
 from tfdoctor.prediction.fit.images import list_fitting_tags
 from tfdoctor.prediction.stages import predict
 from tfdoctor.remedies import image
+from tfdoctor.remedies.pip import quote
+from tfdoctor.remedies.releases import list_companion_pins
 from tfdoctor.remedies.target import TargetImage
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.base import RuleContext
@@ -26,6 +28,7 @@ from tfdoctor.rules.base import RuleContext
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tfdoctor.compat import Release
     from tfdoctor.compat.companions import UnlimitedVersions
     from tfdoctor.core.findings import Finding
     from tfdoctor.images.checks.base import CheckContext
@@ -294,6 +297,8 @@ def _cite_dockerfile(context: CheckContext, citations: _Citations, finding: Find
         evidence = _cite_base_image(context, evidence)
     severity = Severity.WARNING if citations.uncertain.intersection(evidence) else finding.severity
     remedies = finding.remedies
+    if finding.cause in image.BASE_IMAGE_CAUSES and context.image.base.kind == "python":
+        remedies = _keep_python_image(context, remedies)
     if context.tensorflow.installed is None and context.tensorflow.state == "cpu":
         version = context.image.base.tensorflow_version
         official = context.compat.images.find_official(version) if version else None
@@ -304,6 +309,71 @@ def _cite_dockerfile(context: CheckContext, citations: _Citations, finding: Find
     if finding.cause is Cause.CPU_ONLY_BUILD and context.image.base.kind == "cuda":
         remedies = tuple(_add_fitting_base(context, remedy) for remedy in remedies)
     return replace(finding, severity=severity, evidence=tuple(evidence), remedies=remedies)
+
+
+def _keep_python_image(context: CheckContext, remedies: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
+    """Return the remedies for an image that has its Python from `python`. Those that keep it come first.
+
+    An image of nvidia/cuda has no Python, so that another FROM alone would let the next `pip install` fail.
+    """
+    other_bases = [
+        replace(remedy, text=f"{remedy.text} It has no Python: install Python and pip in it.")
+        for remedy in remedies
+        if any(line.startswith("FROM nvidia/cuda:") for line in remedy.commands)
+    ]
+    kept = [
+        remedy
+        for remedy in remedies
+        if not any(line.startswith("FROM nvidia/cuda:") for line in remedy.commands)
+    ]
+    release = _find_release_with_extra(context)
+    if release is not None and not any(
+        line.startswith("RUN ") for remedy in kept for line in remedy.commands
+    ):
+        text = (
+            f"Install TensorFlow {release.version} with NVIDIA's wheels. It finds them by itself, which "
+            f"{context.tensorflow.version} does not."
+        )
+        requirements = (
+            f"{release.package}[{release.pip_extra}]=={release.version}",
+            *list_companion_pins(context.compat, release),
+        )
+        kept.insert(0, Remedy(text, (f"RUN pip install {' '.join(map(quote, requirements))}",)))
+    return (*kept, *other_bases)
+
+
+def _find_release_with_extra(context: CheckContext) -> Release | None:
+    """Return the nearest release whose CUDA extra works on the image's Python, the newest of its minor release.
+
+    Return None if a pinned version is more than one minor release away from it, or if something is not known.
+    """
+    python, current = context.tensorflow.python, context.tensorflow.release
+    if python is None or current is None:
+        return None
+
+    def has_working_extra(release: Release) -> bool:
+        problems = context.compat.list_problems(release.package, release.version)
+        return (
+            release.pip_extra is not None
+            and not release.is_prerelease
+            and python in release.linux_pythons
+            and not any(
+                problem.conditions.get("extra") == release.pip_extra
+                and "capability" not in problem.conditions
+                and versions.satisfies(python, problem.conditions.get("python", ""))
+                for problem in problems
+            )
+        )
+
+    def get_distance(release: Release) -> int:
+        first, second = versions.parse_numbers(release.minor), versions.parse_numbers(current.minor)
+        return abs(first[1] - second[1]) if first[0] == second[0] else 1000
+
+    candidates = [release for release in reversed(context.compat.gpu_releases) if has_working_extra(release)]
+    nearest = min(candidates, key=get_distance, default=None)
+    if nearest is not None and context.tensorflow.is_pinned and get_distance(nearest) > 1:
+        return None
+    return nearest
 
 
 def _add_fitting_base(context: CheckContext, remedy: Remedy) -> Remedy:
