@@ -46,6 +46,7 @@ PIP_RETRIES = (
     "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(...)': /simple/docopt/",
     *PIP_CONFLICT,
 )
+NETWORK_TIMEOUT = ("  Failed to download distribution due to network timeout.", *UV_CONFLICT)
 NETWORK_FAILURE = ("error: Failed to fetch: `https://index.example/simple/numpy/`", "  Caused by: dns error")
 
 
@@ -124,6 +125,7 @@ def test_conflict_is_quoted_from_the_installer(
         (NETWORK_FAILURE, True, False),
         (NETWORK_FAILURE, True, True),
         (PIP_RETRIES, False, True),
+        (NETWORK_TIMEOUT, True, True),
     ],
 )
 def test_failed_check_is_no_conflict(

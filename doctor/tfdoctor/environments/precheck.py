@@ -46,9 +46,9 @@ _HASH_OPTION = re.compile(r"\s--hash=\S{1,300}")
 # Messages of uv and pip about packages without wheels, and about the network. No phrase may be in the name of a package.
 _NO_WHEELS = re.compile(r"no (?:usable |compatible )?wheels?\b|from source is disabled|only-binary|no-build")
 _NO_NETWORK = re.compile(
-    r"(?i)failed to fetch|error sending request|network (?:is|connectivity|request|error|was)|\bnetwork:|"
+    r"(?i)failed to fetch|error sending request|network (?:is|connectivity|request|error|timeout|was)|\bnetwork:|"
     r"\b(?:New)?ConnectionError\b|\bProxyError\b|\bSSLError\b|CERTIFICATE_VERIFY_FAILED|(?:peer|ssl|verify) certificate|"
-    r"certificate verify|timed out|name resolution|are you offline|offline mode|dns error|"
+    r"certificate verify|timed out|TimeoutError|max retries exceeded|name resolution|are you offline|offline mode|dns error|"
     r"connection (?:refused|broken|aborted|reset)"
 )
 PLATFORMS = tuple(f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 17, 12, 5))
