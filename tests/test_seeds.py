@@ -122,3 +122,14 @@ def test_s12_typing_errors_are_found() -> None:
     code = "import tensorflow as tf\n" + "\n".join(map(str.strip, lines)) + "\n"
     problems, _ = lint_text(code, "python", LintTarget((1, 14)))
     assert [(problem.kind_name, problem.line) for problem in problems] == [("misspelt-option", 3)], code
+
+
+def test_first_remedy_of_the_refused_libraries() -> None:
+    report = diagnose_log([read_page("004").encode()], Compat.load())
+    root = report.root_finding
+    assert root is not None
+    assert (report.cause, root.remedies[0].commands) == (
+        Cause.LIBS_WRONG_VERSION,
+        ("tfdoctor build --tf 1.14.0 --gpu 'Tesla M60'",),
+    )
+    assert "4 cards (Tesla M60) are present, but none is registered" in root.explanation

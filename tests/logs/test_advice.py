@@ -324,3 +324,15 @@ def test_requirements_of_the_release_are_named_if_it_is_known(
     (remedy,) = advice._make_requirement_remedy(context, release, version)
     assert text in remedy.text
     assert remedy.commands == (f"tfdoctor matrix {command}".strip(),)
+
+
+def test_path_of_windows_beside_linux_libraries_is_no_windows() -> None:
+    report = make_report(
+        "TensorFlow version: 1.14.0\n"
+        "I tensorflow/stream_executor/platform/default/dso_loader.cc:53] Could not dlopen library 'libcudart.so.10.0'; "
+        "dlerror: libcudart.so.10.0: cannot open shared object file: No such file or directory; LD_LIBRARY_PATH: "
+        "/usr/local/cuda-10.1/lib64\n" + SKIPPED + "![](E:\\blog\\posts\\picture.png)\n"
+    )
+    assert report.cause is Cause.LIBS_WRONG_VERSION
+    assert list_commands(report)[0] == "tfdoctor build --tf 1.14.0"
+    assert not any("$env:" in command for command in list_commands(report))

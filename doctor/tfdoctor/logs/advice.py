@@ -165,9 +165,14 @@ def find_reason(context: LogContext, cause: Cause) -> str:
 
 def _choose_entries(context: LogContext, cause: Cause) -> tuple[BookEntry, ...]:
     """Return the entries of the book for this log. Those for another framework are only for a log of that framework."""
+    other_places = {place.value for place in Place if place not in context.places}
 
     def list_lines(signature: str) -> Iterable[str]:
-        if FRAMEWORK_NAMES.get(signature, context.framework) != context.framework:
+        # A line may hint at a place where the log was not written, as a path of Windows beside libraries of Linux does.
+        if (
+            signature in other_places
+            or FRAMEWORK_NAMES.get(signature, context.framework) != context.framework
+        ):
             return ()
         return (event.text for event in context.log.list_events(signature))
 
