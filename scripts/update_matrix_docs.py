@@ -35,9 +35,9 @@ from the wheels themselves as of {as_of}, not from a table: `tfdoctor matrix` gi
 
 * **CUDA** and **cuDNN**: what the wheel was built with. Libraries are found by their exact names (below):
   another minor of the same CUDA major usually has them, another major never has. A lower minor of cuDNN is
-  refused at the first convolution. In italics: not what a wheel of that minor says itself, but what its extra
-  pins or tensorflow.org lists.
-* **Driver**: the lowest one for that CUDA; from CUDA 11 on the floor of minor-version compatibility.
+  refused at the first convolution. Italics: taken from the pip extra or tensorflow.org, not from the wheel.
+* **Driver**: the lowest one for that CUDA; from CUDA 11 on: the oldest driver that runs any release of that CUDA
+  major version. A card without machine code in the wheel needs a newer one: ask `recommend`.
 * **GPUs**: compute capabilities with machine code inside. **PTX**: from here up newer GPUs work too, after
   compiling on first use. `9.0a` cannot be compiled for any other GPU.
 * **glibc**: what the shared objects really ask for, whatever the wheel's name says.

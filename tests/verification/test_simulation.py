@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import jsonschema
 import pytest
 
+from recorded import HOSTS, load_report
 from rules.make_facts import COMPAT, healthy
 from tfdoctor.cli.simulation_options import parse_simulation
 from tfdoctor.core.facts import Known, Unknown, value_of
@@ -160,6 +161,20 @@ def test_kernels_are_not_checked_after_a_failure(monkeypatch: pytest.MonkeyPatch
 def load_schema(name: str) -> Any:
     """Return the JSON schema of a command's output."""
     return json.loads((ROOT / "docs" / "schemas" / f"{name}.schema.json").read_text(encoding="utf-8"))
+
+
+def test_xla_that_does_not_compile_is_named_without_verbose() -> None:
+    run = VerificationRun(
+        "/opt/bin/python",
+        complete_request(VerifyRequest(simulated_gpus=parse_simulation(COMPAT, ["RTX 5070"]))),
+        ignore_stage,
+    )
+    for name in (*EARLIER_STAGES, "compute", "cudnn"):
+        run.record_stage(name, "passed", "as it should")
+    run.visible_count = run.computed_count = 1
+    run.findings += load_report(HOSTS / "blackwell-with-tf221").findings
+    output = " ".join(render_result(run.make_result()).split())
+    assert "model.compile(..., jit_compile=False)" in output
 
 
 def test_simulation_never_reports_a_usable_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

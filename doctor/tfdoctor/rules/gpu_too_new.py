@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.core import versions
 from tfdoctor.core.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.core.text import lower_first
 from tfdoctor.prediction.fit.constraints import find_exceeded_capability
-from tfdoctor.prediction.library_versions import find_cudnn_version
+from tfdoctor.prediction.library_versions import find_cuda_version, find_cudnn_version
 from tfdoctor.remedies.pip import format_check_command, format_pip_install
 from tfdoctor.remedies.releases import find_best_release, make_best_release_remedies, make_recommend_remedy
 from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, get_required_value
@@ -162,13 +163,14 @@ def _build_jit_finding(
     """Return the finding that the driver has to compile the build's PTX, or that a variable forbids it."""
     problems = _list_known_problems(context, build, capability)
     variables = context.facts.environment.variables
-    limit_text = "".join(f" {problem.text}" for problem in problems) + _describe_library_limit(
-        context, build, capability
-    )
+    library_limit = _describe_library_limit(context, build, capability)
+    limits = [problem.title.removesuffix(".") for problem in problems]
+    limits += ["some operations may fail"] if library_limit else []
     known_remedies = [Remedy(problem.remedy) for problem in problems]
     explanation = (
-        f"{_describe_gap(context, devices)}.{limit_text} The driver compiles its kernels when they are first used, which can "
-        "take half an hour, and keeps them for the next time."
+        f"{''.join(f'{problem.text} ' for problem in problems)}{_describe_gap(context, devices)}.{library_limit} "
+        "The driver compiles its kernels when they are first used, which can take half an hour, and keeps them for the next "
+        "time."
     )
     is_forbidden = variables.get("CUDA_DISABLE_PTX_JIT", "0") not in ("", "0")
     if is_forbidden:
@@ -204,7 +206,7 @@ def _build_jit_finding(
         context,
         devices,
         Severity.WARNING,
-        title=f"The first run will be slow{', and some operations may fail' if limit_text else ''}: "
+        title=f"The first run will be slow{''.join(f', and {limit}' for limit in limits)}: "
         f"{context.tensorflow_name} has no machine code for compute capability {capability}",
         explanation=explanation,
         remedies=[*remedies, *_build_native_release_remedies(context, capability), *known_remedies],
@@ -216,13 +218,13 @@ def _describe_library_limit(context: RuleContext, build: Build, capability: str)
 
     Unlike TensorFlow's kernels, these libraries are not compiled at first use.
     """
-    cuda = build.release.cuda if build.release is not None else None
+    cuda = find_cuda_version(context.facts) or (build.release.cuda if build.release is not None else None)
     newest = find_exceeded_capability(context.compat, cuda, capability) if cuda is not None else None
     if newest is None:
         return ""
     return (
-        f" It was built with CUDA {cuda}, which supports GPUs up to compute capability {newest}: what needs cuBLAS or "
-        "cuDNN may fail, so `recommend` does not offer this release for the card."
+        f" Its CUDA {cuda} supports GPUs up to compute capability {newest}: what needs cuBLAS or cuDNN may fail. "
+        "`recommend` offers only releases with CUDA libraries for the card."
     )
 
 
@@ -268,15 +270,15 @@ def _build_newer_release_remedies(context: RuleContext, capability: str) -> list
     if best is None or context.compat.find_code(best, capability) == "native":
         return _build_native_release_remedies(context, capability)
     limits = [
-        problem.title.removesuffix(".")
+        f", if you {lower_first(problem.remedy).removesuffix('.')}"
         for problem in context.compat.list_problems(
             best.package, best.version, capability=capability, area="gpu"
         )
         if set(problem.conditions) <= {"capability"}
     ]
-    limit_text = "".join(f"; {limit}" for limit in limits)
     remedies = make_best_release_remedies(
-        context.target, f"Install {{release}}, which runs on this card after a slow first start{limit_text}."
+        context.target,
+        f"Install {{release}}, which runs on this card after a slow first start{''.join(limits)}.",
     )
     return [
         *remedies,

@@ -282,7 +282,7 @@ def _make_rejection_finding(simulated: SimulatedGpus, build: Build, reason: Reas
         reason.cause,
         f"TensorFlow {build.version} with these libraries is not for such a machine",
         f"{upper_first(reason.text)}. TensorFlow may register the card, and operations fail: "
-        "`tfdoctor recommend` does not offer this release for it.",
+        "`tfdoctor recommend` does not offer this release with these libraries.",
         (Remedy("See which releases work there.", (" ".join(["tfdoctor recommend", *options]),)),),
         (Evidence("the tables", reason.source),),
     )
