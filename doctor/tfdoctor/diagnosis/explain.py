@@ -21,7 +21,9 @@ from tfdoctor.core.causes.codes import (
 from tfdoctor.core.docstrings import read_docstring
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.findings import Cause, Remedy
+from tfdoctor.diagnosis.glossary import find_term
 from tfdoctor.diagnosis.questions import Question, find_question
+from tfdoctor.diagnosis.table_questions import find_table_question
 from tfdoctor.logs.advice import list_remedies, list_specific_remedies
 from tfdoctor.logs.codes import LOG_PAGES
 from tfdoctor.logs.events import Log
@@ -242,6 +244,7 @@ def choose_next_command(explanation: Explanation) -> str:
         explanation.query is None
         or any(remedy.commands for entry in explanation.causes for remedy in entry.remedies)
         or (explanation.message_remedies and not explanation.rules)
+        or not (explanation.rules or explanation.causes or explanation.retired_rule)
         or (len(explanation.causes) == 1 and not explanation.rules and not explanation.causes[0].remedies)
     ):
         return ""
@@ -282,10 +285,12 @@ def find_entries(
         explanation = _find_by_name(query, documentation, retired)
         return replace(explanation, meaning=_describe_error_number(query))
     except UsageError:
+        if (term := find_term(query)) is not None:
+            return Explanation(query, (), (), meaning=term.plain_text)
         code, meaning, remedies = _find_message(query)
         if not code and (message := _find_quoted_message(query)):
             code, meaning, remedies = _find_message(message)
-        question = find_question(query) or _find_card_question(query) if not code else None
+        question = _find_question(query) if not code else None
         if question is not None and question.remedy is not None:
             page, _ = _find_situation(query)
             page_hint = f" docs/situations/{page}.md is about this." if page else ""
@@ -488,10 +493,16 @@ def _find_situation(query: str) -> tuple[str, str]:
     return "", ""
 
 
-def _find_card_question(query: str) -> Question | None:
-    """Return the question what works on a card if the query names one, else None."""
-    match = _CARD_NAME.search(query[:MAX_QUERY_CHARS])
+def _find_question(query: str) -> Question | None:
+    """Return the question that the query asks, answered from the tables if they have the answer, else None."""
+    text = query[:MAX_QUERY_CHARS]
     compat = Compat.load()
+    return find_table_question(text, compat) or find_question(text) or _find_card_question(text, compat)
+
+
+def _find_card_question(query: str, compat: Compat) -> Question | None:
+    """Return the question what works on a card if the query names one, else None."""
+    match = _CARD_NAME.search(query)
     if match is None or compat.find_gpus_by_name(match[0]) is None:
         return None
     return Question(

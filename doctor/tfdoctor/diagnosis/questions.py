@@ -24,9 +24,11 @@ class Question:
     """The cause whose page is the answer; empty if there is none."""
 
 
+_NOTEBOOK = r"(?:notebooks?|jupyter(?:lab)?|ipykernel)"
 _NOT_SEEN = (
     r"(?:not|n't|never|cannot|can't|doesn't|no)\b[\w ']{0,30}(?:detect|see|find|found|recogni|us(?:e|ing)|work|show|list|availab)"
-    r"|no gpu\b|num gpus available:? {0,3}0|only (?:the )?cpu|runs? on (?:the )?cpu"
+    r"|list_physical_devices\b.{0,20}\b(?:is|are|returns?|gives?|prints?|shows?|=+) ?(?:an? )?(?:\[\]|empty|nothing|none)"
+    r"|us(?:e|es|ing) (?:the |my )?cpu\b|no gpu\b|num gpus available:? {0,3}0|only (?:the )?cpu|runs? on (?:the )?cpu"
 )
 QUESTIONS = (
     Question(r"no module named '?tensorflow", "", cause="tensorflow-missing"),
@@ -77,12 +79,58 @@ QUESTIONS = (
         ),
     ),
     Question(
+        r"\bmig\b|multi-instance gpu",
+        "A process can use one MIG instance. `nvidia-smi -L` prints the names of the instances, and CUDA_VISIBLE_DEVICES "
+        "chooses one. TensorFlow then sees it as its only GPU.",
+        Remedy(
+            "Copy the name of the instance (MIG-…) from the first command into the second, and check what TensorFlow gets.",
+            ("nvidia-smi -L", "export CUDA_VISIBLE_DEVICES=MIG-UUID", "tfdoctor check"),
+        ),
+    ),
+    Question(
+        rf"\b{_NOTEBOOK}\b.{{0,60}}\b(?:python|environment|interpreter|venv|kernel)\b"
+        rf"|\b(?:python|environment|interpreter|venv|kernel)\b.{{0,60}}\b{_NOTEBOOK}\b",
+        "A notebook runs the Python of its kernel, which is often another one than your shell's.",
+        Remedy(
+            "List the kernels, then check the one that the notebook uses: DIR is its folder in the list.",
+            ("jupyter kernelspec list", "tfdoctor check --python DIR/kernel.json"),
+        ),
+    ),
+    Question(
         r"(?:which|what) (?:version of )?(?:cuda|cudnn|driver|python|tensorflow)\b.{0,40}"
         r"\b(?:need|install|use|version|work|fit|support)",
         "Each TensorFlow release was built for one CUDA and one cuDNN, needs a minimum driver, and has wheels for "
         "some Pythons.",
         Remedy(
             "See what fits together, and what fits this machine.", ("tfdoctor matrix", "tfdoctor recommend")
+        ),
+    ),
+    Question(
+        r"\A(?!.*(?:\bnot\b|n't\b|\bwhy\b|\binstall)).*\b(?:is|does|whether|if|can (?:tensorflow|keras|it))\b.{0,40}"
+        r"\b(?:using|uses?|sees?|detects?|finds?|runs?|running)\b.{0,20}\bgpus?\b",
+        "TensorFlow uses a GPU if it lists one (`tf.config.list_physical_devices('GPU')`) and has GPU code for the "
+        "operations of the program.",
+        Remedy(
+            "See whether TensorFlow will use the GPU, and on which device each operation of a program runs.",
+            ("tfdoctor check", "tfdoctor run --placement python train.py"),
+        ),
+    ),
+    Question(
+        r"\A(?!.*\bcuda ?\d).*\b(?:need|must|have to|should|necessary|required?)\b.{0,40}\b(?:cuda|toolkit|cudnn|nvcc)\b"
+        r"|\b(?:cuda|toolkit|cudnn|nvcc) (?:is )?(?:needed|necessary|required)\b",
+        "Not for TensorFlow 2.14 and newer on Linux: the CUDA libraries and cuDNN come as wheels, which the extra `and-cuda` "
+        "and `tfdoctor install` install. Only the driver must be there. Older releases need CUDA of their own version.",
+        Remedy(
+            "See what an environment with TensorFlow and its libraries takes, and what each release needs.",
+            ("tfdoctor install --dry-run", "tfdoctor matrix"),
+        ),
+    ),
+    Question(
+        r"\A(?!.*\bwsl)(?=.*\b(?:install|set ?up|use|support|work|enable|gpus?|cuda)).*\bwindows\b",
+        "On native Windows, TensorFlow uses the GPU up to 2.10. Newer releases use it in WSL 2, where tfdoctor runs, too.",
+        Remedy(
+            "In PowerShell, install WSL 2. Then, in its shell, install tfdoctor and make an environment.",
+            ("wsl --install", "tfdoctor install"),
         ),
     ),
     Question(
