@@ -527,7 +527,10 @@ def test_failed_registration_is_reported_at_once(failing: str) -> None:
         assert process.stderr is not None
         lines = [process.stderr.readline().decode() for _ in range(4)]
         assert "".join(lines[:3]) == FAILURE_LOG
-        assert lines[3].startswith("tfdoctor: TensorFlow is not using a GPU (")
+        assert (
+            lines[3]
+            == "tfdoctor: TensorFlow is not using a GPU. The report when the program ends says why.\n"
+        )
         process.stdin.close()
         assert process.stderr.readline() == b"late\n"
         process.stderr.read()

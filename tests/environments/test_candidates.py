@@ -122,7 +122,10 @@ def test_remedies_without_steps_are_not_candidates(report: Report) -> None:
         finding("TFD203", (LINK,), (LINK,)),
     )
     assert len(list_fix_candidates(changed, ENV)) == 2
-    reasons = {unfixed.finding.code: unfixed.reason for unfixed in list_unfixed(changed, ENV)}
+    unfixed_findings = list_unfixed(changed, ENV)
+    reasons = {unfixed.finding.code: unfixed.reason for unfixed in unfixed_findings}
+    actions = {unfixed.finding.code: unfixed.action for unfixed in unfixed_findings}
+    assert actions == {"TFD101": "root does it", "TFD110": "", "TFD203": ""}
     assert reasons["TFD101"] == "This needs a change to the system; run it yourself:"
     assert reasons["TFD110"] == "This cannot be fixed by software."
     assert reasons["TFD203"] == "What was tried did not fix it."

@@ -246,6 +246,7 @@ def list_unfixed(
             find_obstacle(remedy.steps, environment, report) for remedy in finding.remedies if remedy.steps
         ]
         actor = "you"
+        action = finding.remedies[0].text if finding.remedies and "" not in obstacles else ""
         if obstacles:
             reason = next((obstacle for obstacle in obstacles if obstacle), "What was tried did not fix it.")
             if any(_sets_inherited_variable(step, environment) for step in finding.remedies[0].steps):
@@ -260,5 +261,5 @@ def list_unfixed(
         else:
             reason = "This cannot be fixed by software."
             actor = "nobody, with software alone"
-        unfixed.append(UnfixedFinding(finding, reason, actor))
+        unfixed.append(UnfixedFinding(finding, reason, actor, action))
     return tuple(unfixed)

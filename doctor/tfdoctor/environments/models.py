@@ -85,6 +85,8 @@ class UnfixedFinding:
     """The reason, as a sentence."""
     actor: str
     """Who can fix it, as a phrase: "you"."""
+    action: str
+    """What is to be done, as a sentence; "" if fix tried it without success, or if nothing can be done."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -517,7 +517,7 @@ def _make_misread_findings(context: LogContext, decision: Decision, file_name: s
     if log.has("cuda-not-found") and decision.cause is not Cause.NO_DRIVER and not is_healthy:
         notes.append(
             (
-                "“Could not find cuda drivers” means libcudart, not the driver.",
+                "TensorFlow writes “drivers” but means the library libcudart; your driver may be fine.",
                 "cuda-not-found",
             )
         )

@@ -233,7 +233,7 @@ def _print_remaining(out: Page, result: FixResult) -> None:
     """Print what keeps TensorFlow from the GPU although fix has done what it may do, and who can change it."""
     remaining = result.remaining
     if remaining is not None:
-        text = f"Still to do, by {remaining.actor}: {remaining.finding.title}."
+        text = f"Still to do, by {remaining.actor}: {remaining.finding.title}. {remaining.action}"
         print_hanging(out, Text("  "), clean_line(text, limit=1000))
 
 

@@ -176,12 +176,12 @@ def test_late_output_is_cut_to_its_end(sender: Sender, monkeypatch: pytest.Monke
 
 
 def test_whole_worker() -> None:
-    """The answer names the cause, and the line about the missing GPU comes as soon as it is known."""
+    """The line about the missing GPU comes as soon as it is known. Only the answer names a cause."""
     worker = LogWorker()
     try:
         worker.queue_output(2, MISSING + SKIPPED)
         assert worker.receive() == (
-            "tfdoctor: TensorFlow is not using a GPU (libs-not-installed). Full report when the program ends."
+            "tfdoctor: TensorFlow is not using a GPU. The report when the program ends says why."
         )
         worker.queue_output(1, b"I tsl/platform/default/dso_loader.cc:1] x\nunfinished")
         analysis = worker.wait_for_answer()

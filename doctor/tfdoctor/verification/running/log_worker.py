@@ -253,7 +253,7 @@ def _analyze_output(read_end: int, write_end: int, parent_pid: int, *, placement
             has_reported = True
             _send_message(
                 write_end,
-                f"tfdoctor: TensorFlow is not using a GPU ({report.cause.value}). Full report when the program ends.",
+                "tfdoctor: TensorFlow is not using a GPU. The report when the program ends says why.",
             )
 
     compat = Compat.load()
