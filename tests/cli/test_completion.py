@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -23,9 +23,6 @@ from tfdoctor.compat import Compat
 from tfdoctor.core.findings import Cause
 from tfdoctor.planning.arguments import parse_gpu
 from tfdoctor.rules import ALL_RULES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAX_COMPLETION_S = 0.5
 """Processor time that one completion may take, in seconds."""
@@ -58,6 +55,25 @@ def test_every_option_is_completed(name: str) -> None:
     }
     assert set(complete_line(f"{name} --")) == {*options, "--help"}
     assert all(text for _, text in list_completions([*name.split(), "--"]))
+
+
+def test_documented_options_are_those_of_the_commands() -> None:
+    """The table of options in docs/commands.md names exactly the commands that have each option."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
+    table = page.partition("| option | of | meaning |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    options_by_command = {
+        name: {option for param in command.params if not param.hidden for option in param.opts}
+        for name, command in COMMANDS.items()
+        if name.split()[0] != "completion" and name != "help"
+    }
+    rows = [row.strip("| ").split(" | ") for row in table.splitlines()]
+    assert len(rows) > 10
+    for option, commands, _ in rows:
+        word = option.strip("`").split("`")[0].split()[0]
+        having = {name for name, options in options_by_command.items() if word in options}
+        names = set(commands.removeprefix("all but ").replace(";", ",").split(", "))
+        documented = set(options_by_command) - names if commands.startswith("all but ") else names
+        assert documented == having, word
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def lint(
 
     Reads Python 2 and 3, notebooks, shell scripts, Dockerfiles, compose files, pods, devcontainer.json and other YAML,
     and runs none of them; a file of requirements if it is named. The image that a Dockerfile describes is checked like
-    a machine. For a file that is named, the package index is asked whether its packages fit together. `# noqa: TFD711`
+    a machine. For a Dockerfile that is named, the package index is asked whether its packages fit together. `# noqa: TFD711`
     and [tool.tfdoctor] in pyproject.toml turn findings off.
     """
     from tfdoctor.extensions.lint.render import FORMATTERS
