@@ -22,8 +22,10 @@ from tfdoctor.cli.explain import load_documentation
 from tfdoctor.compat import Compat
 from tfdoctor.core.errors import UsageError
 from tfdoctor.core.findings import Cause
+from tfdoctor.core.versions import major_minor
 from tfdoctor.diagnosis.explain import SITUATION_PAGES, find_entries
 from tfdoctor.logs.report import diagnose_log
+from tfdoctor.system.archive import DEMOS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,6 +102,29 @@ def test_fixed_machine_differs_by_the_wheels_alone() -> None:
     )
     assert {name for name in fixed if fixed[name] != broken[name]} == {"commands", "elf"}
     assert broken["elf"] == {path: facts for path, facts in fixed["elf"].items() if "/nvidia/" not in path}
+
+
+def test_pages_use_the_demonstration_if_there_is_one() -> None:
+    """A reader who installed tfdoctor has demo:NAME, not the folder tests/hosts of a checkout."""
+    for name in PAGES:
+        page = (ROOT / name).read_text(encoding="utf-8")
+        assert not [demo for demo in DEMOS if f"--from tests/hosts/{demo}" in page], name
+
+
+def test_pages_pin_the_release_next_to_the_extra() -> None:
+    """The newest release does not find all of NVIDIA's wheels, so no page recommends what takes it."""
+    assert Compat.load().newest.runpath_misses
+    bare = "pip install 'tensorflow[and-cuda]'"
+    pages = {name for name in PAGES if bare in (ROOT / name).read_text(encoding="utf-8")}
+    assert pages == {"docs/accuracy.md", "docs/situations/old-cards.md"}  # a measurement, and a warning
+
+
+def test_releases_of_nvidias_images_are_listed() -> None:
+    page = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
+    row = re.search(r"^\| `ngc` \|.*\| (?P<releases>[^|]+) \|$", page, re.MULTILINE)
+    assert row is not None
+    minors = {major_minor(image.tensorflow) for image in Compat.load().images.ngc_images if image.tensorflow}
+    assert set(row["releases"].split(", ")) == minors
 
 
 def test_explain_refers_to_the_situation_pages() -> None:

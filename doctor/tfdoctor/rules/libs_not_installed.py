@@ -14,7 +14,8 @@ wheels, conda, /usr/local/cuda*, the system's folders) for files of that name in
 What to do
 ----------
 Install NVIDIA's wheels in the versions that this TensorFlow's own extra pins. TensorFlow 2.14 and newer
-finds them by itself; 2.5 to 2.13 needs LD_LIBRARY_PATH; for older releases, conda has the libraries.
+finds them by itself, except 2.16.1 (none of them) and 2.21.0 (all but cuSOLVER): for these the finding has the links to
+make. 2.5 to 2.13 needs LD_LIBRARY_PATH. For older releases, conda has the libraries.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ What it means
 -------------
 TensorFlow is published as wheels for certain Pythons: each release for a few versions of CPython, 64 bit,
 with glibc. If none fits, pip says "No matching distribution found for tensorflow", or installs a very old
-release without a warning. GPU wheels exist for Linux on x86-64 only.
+release without a warning. Wheels with GPU code exist for Linux on x86-64, and up to 2.10 for native Windows.
 
 How it is seen
 --------------
