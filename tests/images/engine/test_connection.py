@@ -382,3 +382,12 @@ def test_closed_folder_is_a_permission_error(shared_folder: Path) -> None:
         server.close()
     assert kind == "engine-permission"
     assert "you may not use" in message
+
+
+def test_answer_without_end_is_given_up(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MAX_RESPONSE_BYTES", 1 << 20)
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+    server = FakeServer(shared_folder / "s", head + b'{"a": "' + b"A" * (3 << 20))
+    failure = get_refusal(f"unix://{shared_folder}/s")
+    server.close()
+    assert "larger than 1 MiB" in failure.message

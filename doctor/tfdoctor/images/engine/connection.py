@@ -25,6 +25,7 @@ from tfdoctor.system.contexts import find_endpoint, get_docker_settings_folder, 
 
 if TYPE_CHECKING:
     from docker import DockerClient
+    from requests import PreparedRequest, Response
 
     from tfdoctor.system import System
 
@@ -34,6 +35,8 @@ CONNECT_TIMEOUT_S = 20
 """Seconds to wait for the first response."""
 RESPONSE_TIMEOUT_S = 180
 """Seconds to wait for later responses. An engine that writes gigabytes is slow to respond."""
+MAX_RESPONSE_BYTES = 64 << 20
+"""The largest answer that is read. What answers at an address may be no engine."""
 DOCKER_SOCKET = "/var/run/docker.sock"
 SCHEMES = ("unix://", "tcp://", "http://", "https://", "npipe://", "ssh://")
 FIRST_CDI_API = (1, 44)
@@ -223,6 +226,31 @@ def _may_exist(path: str) -> bool:
     return True
 
 
+class _LimitedApi(docker.APIClient):
+    """The SDK's API whose answers have a limited size. Streams, such as logs and archives, have none."""
+
+    def send(self, request: PreparedRequest, **options: Any) -> Response:
+        if options.get("stream"):
+            return super().send(request, **options)
+        response = super().send(request, **{**options, "stream": True})
+        content = bytearray()
+        for chunk in response.iter_content(1 << 16):
+            content += chunk
+            if len(content) > MAX_RESPONSE_BYTES:
+                response.close()
+                msg = f"its answer is larger than {MAX_RESPONSE_BYTES >> 20} MiB"
+                raise RequestException(msg)
+        response._content = bytes(content)  # noqa: SLF001 - what requests itself sets without `stream`
+        return response
+
+
+class _Client(docker.DockerClient):
+    """The SDK's client with a limited size of answers."""
+
+    def __init__(self, **options: Any) -> None:
+        self.api = _LimitedApi(**options)
+
+
 def _choose_failure(failures: list[EngineError]) -> EngineError:
     """Return the most useful failure: a denied permission, else a missing response, else any other."""
     rank_by_kind = {"engine-permission": 0, "engine-silent": 1}
@@ -234,9 +262,7 @@ def _open_client(url: str, tls: TLSConfig | None = None) -> ContainerEngine:
     if url.startswith("ssh://"):
         raise _make_ssh_error(url)
     try:
-        client = docker.DockerClient(
-            base_url=url, timeout=CONNECT_TIMEOUT_S, version="auto", tls=tls or False
-        )
+        client = _Client(base_url=url, timeout=CONNECT_TIMEOUT_S, version="auto", tls=tls or False)
     except (DockerException, RequestException, OSError, ValueError) as error:
         raise _make_unreachable_error(url, error) from error
     except (AttributeError, KeyError, RecursionError, TypeError) as error:
