@@ -146,3 +146,9 @@ def test_missing_and_empty_folders_are_refused(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "none"):
         with pytest.raises(UsageError):
             read_app_files(folder)
+
+
+def test_pattern_with_many_wildcards_is_refused(project: Path) -> None:
+    (project / ".dockerignore").write_text("*a*a*a*a*a*b\n", encoding="ascii")
+    with pytest.raises(UsageError, match="more than 4 wildcards"):
+        read_app_files(project)

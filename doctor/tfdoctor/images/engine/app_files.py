@@ -19,6 +19,8 @@ MAX_BYTES = 256 * 1024 * 1024
 """The largest total size: data belongs into a volume, not into an image."""
 MAX_FILES = 20_000
 IGNORE_FILE = ".dockerignore"
+MAX_WILDCARDS = 4
+"""The largest number of * in a name of a pattern: the time to match one grows exponentially with it."""
 IGNORED_NAMES = (
     ".git",
     ".venv",
@@ -127,10 +129,15 @@ def read_app_files(folder: Path) -> AppFiles:
 
 
 def _read_ignore_patterns(folder: Path) -> list[str]:
-    """Return the patterns of the folder's .dockerignore."""
+    """Return the patterns of the folder's .dockerignore. Raise UsageError if one has too many wildcards."""
     path = folder / IGNORE_FILE
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
-    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    patterns = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    for pattern in patterns:
+        if any(part.replace("**", "").count("*") > MAX_WILDCARDS for part in pattern.split("/")):
+            msg = f"{clean_line(str(path))}: `{clean_line(pattern, limit=80)}` has more than {MAX_WILDCARDS} wildcards in a name."
+            raise UsageError(msg, hint="Matching it could take minutes. Shorten it.")
+    return patterns
 
 
 def _check_file(folder: Path, path: Path, name: str) -> None:
