@@ -220,7 +220,7 @@ def test_large_output_is_passed_completely() -> None:
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGALRM, signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_signal_is_forwarded_once(number: signal.Signals) -> None:
     code = (
         "import signal, sys, time\nn = []\n"

@@ -158,7 +158,7 @@ LINES = {
     "one failure of each process": (400, CUINIT),
     "JSON": (40, '{{"log": "{stamp}' + MISSING + '\\n", "time": "10:00:{n:09d}"}}'),
     "colours": (500, "\x1b[36m(pid={rank})\x1b[0m {stamp}" + MISSING),
-    "600 kinds": (14_000, "{stamp}{kind}"),
+    "600 kinds": (15_000, "{stamp}{kind}"),
 }
 """Name of a log: the maximum number of matched messages among 15,000 lines, and the form of its lines."""
 

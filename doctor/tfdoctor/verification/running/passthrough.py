@@ -45,7 +45,12 @@ MAX_LINGER_BYTES = 2 << 20
 """The largest number of bytes that are copied from a stream after the program's end. No pipe holds that many."""
 
 FORWARDED_SIGNALS = frozenset(
-    {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
+    getattr(signal, f"SIG{name}")
+    for name in (
+        *("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "ALRM", "VTALRM"),
+        *("PROF", "XCPU", "IO", "PWR", "ABRT", "RTMIN", "RTMAX"),
+    )
+    if hasattr(signal, f"SIG{name}")
 )
 _HANDLED_SIGNALS = FORWARDED_SIGNALS | {signal.SIGWINCH, signal.SIGCHLD, signal.SIGCONT}
 """The signals that are handled or forwarded."""
