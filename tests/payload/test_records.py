@@ -10,6 +10,8 @@ import time
 import zipfile
 from typing import TYPE_CHECKING
 
+import pytest
+
 from payload.test_pythons import PYTHONS, on_every_python
 from tfdoctor.core.facts import value_of
 from tfdoctor.core.facts.python import PythonChoice
@@ -360,3 +362,19 @@ def test_file_shadows_a_namespace_package(version: str, tmp_path: Path) -> None:
     assert {shadow.taken for shadow in facts.shadows if shadow.name == "google"} == {
         f"{tmp_path}/code/google.py"
     }
+
+
+@on_every_python
+@pytest.mark.parametrize(("package", "is_shadowed"), [("protobuf", True), ("auth", False)])
+def test_parts_of_a_namespace_package_hide_equal_packages(
+    package: str, is_shadowed: bool, version: str, tmp_path: Path
+) -> None:
+    """`pip install --target .` of protobuf hides the protobuf of the environment, and google.auth does not."""
+    install(tmp_path / "site", "protobuf", "7.36.2", {"google/protobuf/__init__.py": b""})
+    install(tmp_path / "code", package, "3.19.3", {f"google/{package}/__init__.py": b""})
+    path = f"{tmp_path / 'code'}:{tmp_path / 'site'}"
+    system = LiveSystem(env={**os.environ, "PYTHONPATH": path})
+    choice = PythonChoice(PYTHONS[version], PYTHONS[version])
+    facts = value_of(python.probe(system, choice, is_requested=True, timeout=60)[0])
+    assert facts is not None
+    assert any(shadow.name == "google" for shadow in facts.shadows) is is_shadowed

@@ -147,6 +147,17 @@ def is_package(folder, entry):
     return any(get_module_name(name) == "__init__" for name in list_names(path))
 
 
+def share_package(folder, other_folder):
+    """Return whether two parts of a namespace package, such as google, have a package of the same name."""
+    packages = [
+        set(entry for entry in list_names(path) if os.path.isdir(os.path.join(path, entry)) and is_package(path, entry))
+        if os.path.isdir(path)
+        else set()
+        for path in (folder, other_folder)
+    ]
+    return bool(packages[0] & packages[1])
+
+
 def is_left_over(path):
     """Return whether a path is a folder with nothing but bytecode, which pip leaves of what Python compiled later."""
     if not os.path.isdir(path):
@@ -220,8 +231,8 @@ def list_shadows(path):
             elif earlier is not None and name not in COMMON_FOLDERS and len(shadows) < 200:
                 if is_left_over(os.path.join(folder, entry)):
                     continue
-                if is_package(*earlier):  # all folders of a name without an __init__ form one namespace package
+                if is_package(*earlier) or share_package(os.path.join(*earlier), os.path.join(folder, entry)):
                     shadows.append([name, os.path.join(*earlier), folder])
-                else:
+                elif is_package(folder, entry):
                     first_entries[name] = (folder, entry)  # a real package has precedence over a folder without __init__
     return shadows

@@ -304,9 +304,9 @@ def reads_pth_files(python: PythonFacts, folder: str) -> bool:
 
 
 def find_module_distribution(module: str) -> str:
-    """Return the distribution that contains a module, such as "protobuf" for "google.protobuf.message"."""
+    """Return the distribution that contains a module, such as "protobuf" for "google.protobuf.message" and for "google"."""
     for name, distribution in MODULE_DISTRIBUTIONS.items():
-        if module == name or module.startswith(f"{name}."):
+        if module == name or module.startswith(f"{name}.") or name.startswith(f"{module}."):
             return distribution
     return versions.normalize_project_name(module.partition(".")[0])
 
@@ -430,8 +430,6 @@ def _iter_oddities(
                 if shadow.name in table.shadowable_modules
                 else find_module_distribution(shadow.name)
             )
-            # The shadow is named after the top-level module, but the distribution is protobuf's.
-            module = "protobuf" if shadow.name == "google" else module
             yield RehearsalReason(
                 module, f"{shadow.taken} is found before the {shadow.name} in {shadow.hidden}"
             )
