@@ -45,7 +45,7 @@ CORPUS = Path(os.environ.get("TFDOCTOR_CORPUS", Path(__file__).parents[3] / "sha
 LOGS = sorted(path for path in CORPUS.glob("*/log*") if path.is_file()) or sorted(
     (Path(__file__).parents[1] / "logs" / "data").rglob("*.log")
 )
-MAX_EXPLORER_BYTES = 1_500_000
+MAX_EXPLORER_BYTES = 1_700_000
 MAX_FIRST_PAINT_MS, MAX_FILTER_MS = 1000.0, 50.0
 """Milliseconds until the first paint, and of one filter operation."""
 
