@@ -35,6 +35,7 @@ __all__ = [
     "find_upper_limit",
     "format_capability",
     "format_python_tag",
+    "group_consecutive",
     "has_prefix",
     "is_at_least",
     "is_driver_at_least",
@@ -256,6 +257,18 @@ def format_python_tag(version: str) -> str:
     """Return the wheel tag of a Python version: `"cp310"` for `"3.10.13"`."""
     major_text, minor_text = major_minor(version).split(".")
     return f"cp{major_text}{minor_text}"
+
+
+def group_consecutive(pythons: Iterable[str]) -> list[list[str]]:
+    """Return sorted versions such as "3.9" in groups. A missing minor version, or another major one, ends a group."""
+    groups: list[list[str]] = []
+    for python in pythons:
+        major_number, minor_number = map(int, python.split("."))
+        if groups and groups[-1][-1] == f"{major_number}.{minor_number - 1}":
+            groups[-1].append(python)
+        else:
+            groups.append([python])
+    return groups
 
 
 @lru_cache(maxsize=512)

@@ -169,12 +169,6 @@ def _sort_pythons(pythons: Iterable[str]) -> list[str]:
 
 def _format_pythons(pythons: Sequence[str]) -> str:
     """Return "Python 2.7 and 3.3 to 3.7" for sorted versions of Python."""
-    groups: list[list[str]] = []
-    for python in pythons:
-        major, minor = versions.parse_numbers(python)[:2]
-        if groups and versions.parse_numbers(groups[-1][-1])[:2] == (major, minor - 1):
-            groups[-1].append(python)
-        else:
-            groups.append([python])
+    groups = versions.group_consecutive(pythons)
     texts = [group[0] if len(group) == 1 else f"{group[0]} to {group[-1]}" for group in groups]
     return f"Python {join_words(texts)}"

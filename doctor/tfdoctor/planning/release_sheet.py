@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfdoctor.core import versions
 from tfdoctor.core.findings import Remedy
 from tfdoctor.core.text import upper_first
 from tfdoctor.planning import cpu_fallback
@@ -102,13 +103,7 @@ def format_python_ranges(python_versions: Sequence[str]) -> str:
 
     `python_versions` must be sorted. A missing version ends a range.
     """
-    ranges: list[list[str]] = []
-    for python in python_versions:
-        major, minor = (int(number) for number in python.split("."))
-        if ranges and ranges[-1][-1] == f"{major}.{minor - 1}":
-            ranges[-1].append(python)
-        else:
-            ranges.append([python])
+    ranges = versions.group_consecutive(python_versions)
     return ", ".join(
         python_range[0] if len(python_range) == 1 else f"{python_range[0]}-{python_range[-1]}"
         for python_range in ranges
