@@ -231,31 +231,42 @@ def _parse_texts(node: Node | None) -> list[str]:
     return [text] if text is not None else []
 
 
-def _parse_environment(node: Node | None) -> dict[str, str]:
-    """Return the variables in a mapping or in a list of `NAME=value`, except those without a known value."""
+def _list_variables(node: Node | None) -> list[tuple[str, str | None, int]]:
+    """Return (name, value, line) of the variables in a mapping, or in a list of `NAME=value` or of names and values.
+
+    The value is None if it is not known.
+    """
     import yaml
 
     if isinstance(node, yaml.MappingNode):
-        return {name: text for name, value in _iter_entries(node) if (text := _parse_text(value)) is not None}
-    pairs = [assignment.partition("=") for assignment in _parse_texts(node) if "=" in assignment]
-    return {name: value for name, _, value in pairs}
+        return [(name, _parse_text(value), value.start_mark.line + 1) for name, value in _iter_entries(node)]
+    if node is None:
+        return []
+    variables: list[tuple[str, str | None, int]] = []
+    for item in node.value[:1000] if isinstance(node, yaml.SequenceNode) else [node]:
+        assignment, name = _parse_text(item), _parse_text(find_node(item, "name"))
+        value = find_node(item, "value")
+        if assignment is not None and "=" in assignment:
+            name, _, text = assignment.partition("=")
+            variables.append((name, text, item.start_mark.line + 1))
+        elif name is not None:
+            variables.append((name, _parse_text(value), (value or item).start_mark.line + 1))
+    return variables
+
+
+def _parse_environment(node: Node | None) -> dict[str, str]:
+    """Return the variables of `_list_variables`, except those without a known value."""
+    return {name: value for name, value, _ in _list_variables(node) if value is not None}
 
 
 def _find_variable_lines(node: Node | None) -> dict[str, int]:
-    """Return the line of each variable in a mapping, or in a list of `NAME=value` or of names and values."""
-    import yaml
-
-    lines = {name: value.start_mark.line + 1 for name, value in _iter_entries(node)}
-    for item in node.value[:1000] if isinstance(node, yaml.SequenceNode) else ():
-        name = (_parse_text(item) or "").partition("=")[0] or _parse_text(find_node(item, "name"))
-        if name:
-            lines[name] = (find_node(item, "value") or item).start_mark.line + 1
-    return lines
+    """Return the line of each variable of `_list_variables`."""
+    return {name: line for name, _, line in _list_variables(node)}
 
 
 def _parse_service(name: str, node: Node, file: str) -> ContainerStart:
     """Return how the container of a service is started."""
-    build = find_node(node, "build")
+    build, variables = find_node(node, "build"), find_node(node, "environment")
     context = _parse_text(build) or _parse_text(find_node(build, "context")) or "."
     dockerfile = None
     dockerfile_text = _parse_text(find_node(build, "dockerfile_inline"))
@@ -273,8 +284,8 @@ def _parse_service(name: str, node: Node, file: str) -> ContainerStart:
         platform=_parse_text(find_node(node, "platform")) or "",
         build_arguments=_parse_environment(find_node(build, "args")),
         has_gpu=_has_gpu(node),
-        environment=_parse_environment(find_node(node, "environment")),
-        variable_lines=_find_variable_lines(find_node(node, "environment")),
+        environment=_parse_environment(variables),
+        variable_lines=_find_variable_lines(variables),
         gpu_problem=_explain_gpu_request(node),
         program=_find_program(node),
         gpu_setting="NVIDIA_VISIBLE_DEVICES: all"
@@ -367,7 +378,6 @@ def _parse_container(node: Node, pod: Node, file: str) -> ContainerStart | None:
 
     Return None if it asks for no GPU, unless its image is of TensorFlow for GPUs and nothing else decides about them.
     """
-    import yaml
 
     limits, requests = (
         {
@@ -387,11 +397,7 @@ def _parse_container(node: Node, pod: Node, file: str) -> ContainerStart | None:
         elif value != limits[name]:
             problem = f"`requests` and `limits` differ for {name}, which Kubernetes refuses"
     variables = find_node(node, "env")
-    pairs = [
-        (_parse_text(find_node(item, "name")), _parse_text(find_node(item, "value")))
-        for item in (variables.value[:1000] if isinstance(variables, yaml.SequenceNode) else ())
-    ]
-    environment = {name: value for name, value in pairs if name is not None and value is not None}
+    environment = _parse_environment(variables)
     image = _parse_text(find_node(node, "image"))
     if not limits and not requests:
         visible_devices = environment.get("CUDA_VISIBLE_DEVICES")
