@@ -343,7 +343,9 @@ def _make_format_values(
         else f"the {host.cards[0].name}"
         if len(host.cards) == 1
         else "these cards",
-        "card": _find_example_card(compat, request, changed_host, option) if not changed_host.cards else "",
+        "card": _find_example_card(compat, request, changed_host, option)
+        if host.cards and not changed_host.cards
+        else "",
     }
 
 
