@@ -62,19 +62,8 @@ OPTION_GROUPS = {
     "Image": ("--base", "--dev", "--copy", "--entrypoint", "--uid", "--pin"),
     "Network": ("--registry", "--index", "--ca-cert", "--proxy", "--network"),
     "Output": (
-        *(
-            "--print",
-            "--emit",
-            "--html",
-            "--junit",
-            "--svg",
-            "--png",
-            "--output",
-            "--force",
-            "--fail-on",
-            "--format",
-        ),
-        *("--json", "--verbose", "--quiet", "--json-schema", "--help"),
+        *("--print", "--emit", "--html", "--junit", "--svg", "--png", "--output", "--force", "--fail-on"),
+        *("--format", "--json", "--verbose", "--quiet", "--json-schema", "--help"),
     ),
 }
 """The options of each further group, by its title, in the order of the help."""
@@ -209,17 +198,16 @@ class _Command(TyperCommand):
             if record is not None:
                 is_argument = parameter.param_type_name == "argument"
                 (arguments if is_argument else options).append((parameter.opts, _describe_default(record)))
-        groups: dict[str, list[Any]] = {"Arguments": [record for _, record in arguments], MAIN_OPTIONS: []}
-        groups |= {title: [] for title in OPTION_GROUPS}
-        for title, listed in OPTION_GROUPS.items() if len(options) >= MIN_GROUPED_OPTIONS else ():
-            members = [(names, record) for name in listed for names, record in options if name in names]
-            groups[title] = [record for _, record in members]
+        further_groups = {}
+        for title, names in OPTION_GROUPS.items() if len(options) >= MIN_GROUPED_OPTIONS else ():
+            members = [option for name in names for option in options if name in option[0]]
+            further_groups[title] = members
             options = [option for option in options if option not in members]
-        groups[MAIN_OPTIONS] = [record for _, record in options]
-        for title, records in groups.items():
-            if records:
+        groups = {"Arguments": arguments, MAIN_OPTIONS: options, **further_groups}
+        for title, members in groups.items():
+            if members:
                 with formatter.section(title):
-                    formatter.write_dl(records)
+                    formatter.write_dl([record for _, record in members])
 
 
 class _Group(TyperGroup):
