@@ -50,10 +50,12 @@ def _find_python_question(text: str, compat: Compat) -> Question | None:
         return Question("", f"TensorFlow {span} wheels for Python {python} on Linux.", matrix_remedy)
     candidates = [release.version for release in compat.releases if python in release.linux_pythons]
     newest = compat.newest
-    text = f"No final release of TensorFlow has a wheel for Python {python} on Linux (as of {compat.as_of})"
-    text += f"; the candidate {candidates[-1]} has one" if candidates else ""
-    text += f". The newest, {newest.version}, has wheels for Python {join_words(newest.linux_pythons)}."
-    return Question("", text, matrix_remedy)
+    candidate_note = f"; the candidate {candidates[-1]} has one" if candidates else ""
+    answer = (
+        f"No final release of TensorFlow has a wheel for Python {python} on Linux (as of {compat.as_of}){candidate_note}. "
+        f"The newest, {newest.version}, has wheels for Python {join_words(newest.linux_pythons)}."
+    )
+    return Question("", answer, matrix_remedy)
 
 
 def _answer_for_release(minor: str, python: str, compat: Compat) -> Question | None:

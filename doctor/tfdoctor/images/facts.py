@@ -316,16 +316,14 @@ def _keep_python_image(context: CheckContext, remedies: tuple[Remedy, ...]) -> t
 
     An image of nvidia/cuda has no Python, so that another FROM alone would let the next `pip install` fail.
     """
-    other_bases = [
-        replace(remedy, text=f"{remedy.text} It has no Python: install Python and pip in it.")
-        for remedy in remedies
-        if any(line.startswith("FROM nvidia/cuda:") for line in remedy.commands)
-    ]
-    kept = [
-        remedy
-        for remedy in remedies
-        if not any(line.startswith("FROM nvidia/cuda:") for line in remedy.commands)
-    ]
+    kept: list[Remedy] = []
+    other_bases: list[Remedy] = []
+    for remedy in remedies:
+        if any(line.startswith("FROM nvidia/cuda:") for line in remedy.commands):
+            text = f"{remedy.text} It has no Python: install Python and pip in it."
+            other_bases.append(replace(remedy, text=text))
+        else:
+            kept.append(remedy)
     release = _find_release_with_extra(context)
     if release is not None and not any(
         line.startswith("RUN ") for remedy in kept for line in remedy.commands

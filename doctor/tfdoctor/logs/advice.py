@@ -205,10 +205,7 @@ def _list_placeholder_values(context: LogContext) -> dict[str, str]:
     version = context.origin.version or (release.minor if release is not None else None)
     environments = [event.get("env") for event in context.log.list_events("conda-hint") if event.get("env")]
     # a path from the root serves every user and every quotation mark
-    environment = next(
-        (path for path in environments if path.startswith("/")), environments[:1] and environments[0]
-    )
-    environment = environment or ""
+    environment = next(iter(sorted(environments, key=lambda path: not path.startswith("/"))), "")
     return {
         **_list_log_values(context),
         "driver_option": _make_driver_option(context),
@@ -249,7 +246,9 @@ def _list_log_values(context: LogContext) -> dict[str, str]:
     wheel = next(
         (match for event in log.list_events("no-wheel") if (match := _WHEEL.search(event.text))), None
     )
-    cuda_major = versions.major(release.cuda) if release is not None and release.cuda else None
+    nvcc_package = ""
+    if release is not None and release.cuda:
+        nvcc_package = f"nvidia-cuda-nvcc-cu{max(versions.major(release.cuda), 11)}"
     built = next(
         (match for event in log.list_events("cudnn-version") if (match := _CUDNN.match(event.get("built")))),
         None,
@@ -269,12 +268,8 @@ def _list_log_values(context: LogContext) -> dict[str, str]:
         "tls_library": shlex.quote(
             next((event.get("library") for event in log.list_events("static-tls")), "LIBRARY")
         ),
-        "nvcc_name": (
-            f"nvidia-cuda-nvcc-cu{max(cuda_major, 11)}"
-            if cuda_major is not None
-            else "nvidia-cuda-nvcc-cu11 or -cu12, by TensorFlow's CUDA"
-        ),
-        **({"nvcc_package": f"nvidia-cuda-nvcc-cu{max(cuda_major, 11)}"} if cuda_major is not None else {}),
+        "nvcc_name": nvcc_package or "nvidia-cuda-nvcc-cu11 or -cu12, by TensorFlow's CUDA",
+        **({"nvcc_package": nvcc_package} if nvcc_package else {}),
         "built_cudnn": built[0] if built is not None else "of the release",
         **({"cudnn_command": cudnn_command} if cudnn_command else {}),
         **(

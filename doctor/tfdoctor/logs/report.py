@@ -564,9 +564,9 @@ def _make_release_findings(context: LogContext, file_name: str) -> list[Finding]
     events = [event for writer in sources.writers for event in writer.events]
     if origin.basis == "log" or not (events or sources.unmatched_line):
         return []
+    known = f"{origin.era} by its messages" if origin.era else "not known"
     if sources.unmatched_line is not None:
         events = [sources.unmatched_line]
-        known = f"{origin.era} by its messages" if origin.era else "not known"
         note = (
             f"{known}. No release contains all these source lines. It may be another build (a nightly, a candidate, "
             "a vendor's), or several."
@@ -577,7 +577,6 @@ def _make_release_findings(context: LogContext, file_name: str) -> list[Finding]
         minor = origin.release.minor
         note = f"a candidate of {minor} or a nightly build (it has the source lines of {minor}; the log is older)."
     elif origin.basis == "rest":
-        known = f"{origin.era} by its messages" if origin.era else "not known"
         note = f"{known}. These source lines and the rest of the log come from different releases."
     elif origin.version is not None and not _has_unique_release(origin):
         note = f"Of the releases with these source lines, only TensorFlow {origin.version} fits the rest of the log."

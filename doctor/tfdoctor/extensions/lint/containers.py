@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.cli.build_check import PROGRAMS_WITHOUT_GPU, WITHOUT_TENSORFLOW, check_container_file
 from tfdoctor.core.findings import Cause, Severity
-from tfdoctor.core.text import clean_line
+from tfdoctor.core.text import clean_line, lower_first
 from tfdoctor.extensions.lint.models import LintProblem
 from tfdoctor.extensions.lint.rule_names import NAME_BY_CODE
 from tfdoctor.images.checks import requirements_conflict
@@ -69,7 +69,7 @@ def lint_container_file(
         and reason != WITHOUT_TENSORFLOW
     ]
     reasons += [
-        finding.explanation[:1].lower() + finding.explanation[1:]
+        lower_first(finding.explanation)
         for _, report, _ in results
         for finding in (report.findings if report is not None else ())
         if finding.code == requirements_conflict.RULE.code and finding.cause is Cause.INCONCLUSIVE

@@ -51,19 +51,19 @@ def check(context: CheckContext) -> Sequence[Finding]:
     base = context.image.base
     is_arm_image = context.is_arm and base.kind == "official" and base.is_for_gpu is True
     if context.is_arm_wheel or is_arm_image:
+        title, reason = "The wheels for arm64 have no GPU code", context.compat.arm64.index.note
+        evidence = [context.tensorflow_evidence, context.base_evidence]
+        if is_arm_image:
+            title = f"{base.image_name} is not for arm64"
+            reason = f"TensorFlow's images for GPUs are for linux/amd64 only: there is no {base.image_name} for arm64."
+            evidence = [context.base_evidence]
         return [
             RULE.make_finding(
                 Cause.CPU_ONLY_BUILD,
                 Severity.ERROR,
-                f"TensorFlow's images for GPUs are for linux/amd64 only: there is no {base.image_name} for arm64."
-                if is_arm_image
-                else context.compat.arm64.index.note,
-                title=f"{base.image_name} is not for arm64"
-                if is_arm_image
-                else "The wheels for arm64 have no GPU code",
-                evidence=[context.base_evidence]
-                if is_arm_image
-                else [context.tensorflow_evidence, context.base_evidence],
+                reason,
+                title=title,
+                evidence=evidence,
                 remedies=[
                     Remedy(
                         "For a machine with an x86-64 processor, use the platform linux/amd64. For NVIDIA's arm64 machines, "
